@@ -1,0 +1,2 @@
+//! infra.
+fn main() {}

@@ -1,0 +1,28 @@
+//! What the parts of Podhost agree on: types, rules and formats, and nothing that talks to a network or a database.
+//!
+//! In reading order. What must never come in here: SQL, an HTTP client or server, a runtime. `config` reads one
+//! file and `telemetry` starts the exporters; nothing else does I/O.
+
+/// Ids of shops and pods, handles and hosts: checked when made, so that nobody holds a wrong one.
+pub mod id;
+pub use id::{Handle, Host, PodId, ShopId};
+
+/// The number on a placement that only grows.
+pub mod epoch;
+pub use epoch::Epoch;
+
+/// Which pod owns a shop, under which epoch, in which state.
+pub mod placement;
+pub use placement::{Placement, PlacementState};
+
+/// What a pod may do for a shop: the home row and the table of what it allows.
+pub mod home;
+
+/// Fleet and pod keys.
+pub mod keys;
+
+/// The headers between edge and pod, their signature, and the answer "not here".
+pub mod wire;
+
+/// Kinds of errors: what happened, whose fault it is, whether it may be retried.
+pub mod error;
