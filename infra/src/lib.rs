@@ -1,1 +1,7 @@
-//! infra.
+//! What operators run: `podctl`, the control server with the catalog, and the local fleet.
+
+/// What the control server and its clients say to each other.
+pub mod api;
+
+/// The control server's client.
+pub mod client;
