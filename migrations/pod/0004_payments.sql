@@ -22,7 +22,7 @@ create table if not exists payment (
   primary key (shop_id, payment_id),
   unique key payment_provider_key (shop_id, provider_key),
   key payment_order (shop_id, order_id),
-  key payment_due (due_at, shop_id),
+  key payment_due (shop_id, due_at),
   constraint payment_status check (
     status in ('pending', 'approved', 'declined', 'refunding', 'refunded')),
   constraint payment_amount_not_negative check (amount >= 0)

@@ -74,7 +74,7 @@ pub const POD: &[Migration] = &[
 ];
 
 /// The schema of the catalog.
-pub const CATALOG: &[Migration] = &[];
+pub const CATALOG: &[Migration] = &[migration!(1, "catalog", "0001", "catalog")];
 
 /// The tables of a pod's database that are the pod's own: they have no `shop_id`, and a move leaves them alone. Every
 /// other table is a tenant table: its primary key and its unique keys begin with `shop_id`. `shop_home` has a `shop_id`
