@@ -16,7 +16,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    fn new(what: &'static str, got: impl ToString, rule: &'static str) -> Self {
+    fn new(what: &'static str, got: &(impl ToString + ?Sized), rule: &'static str) -> Self {
         // A hostile value must not fill a log line.
         let got = got.to_string().chars().take(80).collect();
         Self { what, got, rule }
@@ -37,7 +37,7 @@ macro_rules! numeric_id {
                     .ok()
                     .and_then(<$inner>::new)
                     .map(Self)
-                    .ok_or_else(|| Invalid::new($what, raw, $rule))
+                    .ok_or_else(|| Invalid::new($what, &raw, $rule))
             }
 
             /// The number itself, for SQL and wire formats.

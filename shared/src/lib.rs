@@ -24,5 +24,9 @@ pub mod keys;
 /// The headers between edge and pod, their signature, and the answer "not here".
 pub mod wire;
 
+/// The route table: what an edge reads of the catalog.
+pub mod routes;
+pub use routes::RouteTable;
+
 /// Kinds of errors: what happened, whose fault it is, whether it may be retried.
 pub mod error;
