@@ -5,7 +5,8 @@
 -- pod after a move) asks the provider by that key first, so that nobody is charged twice.
 -- `status`: pending -> approved | declined; approved -> refunding -> refunded, where `refunding` is the decision and
 -- `refunded` the provider's word. `due_at` is set while something is still to be done with the provider, and is the
--- instant from which the sweeper does it; it is null otherwise, so that the sweeper's index holds open payments only.
+-- instant from which the sweeper does it; it is null otherwise, so that the sweeper looks at open payments only.
+-- `request_key` is the idempotency key of the checkout, by which the sweeper gives a lost request its answer.
 create table if not exists payment (
   shop_id bigint unsigned not null,
   payment_id binary(16) not null,
@@ -13,6 +14,7 @@ create table if not exists payment (
   method varchar(32) character set ascii collate ascii_bin not null,
   instruction varchar(255) character set utf8mb4 collate utf8mb4_0900_bin not null,
   provider_key varchar(80) character set ascii collate ascii_bin not null,
+  request_key varchar(128) character set ascii collate ascii_bin not null,
   amount decimal(19,4) not null,
   currency char(3) character set ascii collate ascii_bin not null,
   status varchar(16) character set ascii collate ascii_bin not null,
@@ -22,7 +24,7 @@ create table if not exists payment (
   primary key (shop_id, payment_id),
   unique key payment_provider_key (shop_id, provider_key),
   key payment_order (shop_id, order_id),
-  key payment_due (shop_id, due_at),
+  key payment_due (due_at, shop_id),
   constraint payment_status check (
     status in ('pending', 'approved', 'declined', 'refunding', 'refunded')),
   constraint payment_amount_not_negative check (amount >= 0)
