@@ -79,7 +79,7 @@ pub const CATALOG: &[Migration] = &[migration!(1, "catalog", "0001", "catalog")]
 /// The tables of a pod's database that are the pod's own: they have no `shop_id`, and a move leaves them alone. Every
 /// other table is a tenant table: its primary key and its unique keys begin with `shop_id`. `shop_home` has a `shop_id`
 /// too, and is excepted by name where tables are copied: it says what *this* pod may do.
-pub const POD_TABLES_LOCAL: &[&str] = &["pod_identity", "schema_ledger"];
+pub const POD_TABLES_LOCAL: &[&str] = &["pod_identity", "pod_lease", "schema_ledger"];
 
 #[cfg(test)]
 mod tests {
