@@ -1,0 +1,430 @@
+//! A whole fleet: started by `podctl up`, stopped with asserts that nothing of it remains.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
+use regex::Regex;
+use serde::Deserialize;
+use shared::keys::{FleetKeys, PodKeys};
+use shared::{Epoch, PodId, ShopId};
+use tempfile::TempDir;
+
+use crate::podctl::Podctl;
+use crate::process::{Process, kill_all_of, processes_of};
+use crate::{Call, Edge, PodDoor, Server, Shop, Status, logs, status, wait_until};
+
+/// Six database servers and the rest start in seconds; this is for a machine that builds meanwhile.
+const READY_MAX: Duration = Duration::from_secs(180);
+/// What `podctl up` promises for its stop, and some for the machine.
+const STOP_MAX: Duration = Duration::from_secs(25);
+/// A new shop is at the edge after one change of the long poll.
+const SHOP_READY_MAX: Duration = Duration::from_secs(10);
+/// After something was broken and mended: supervisor's backoff (5 s), opening of a primary, health checks.
+pub const RECOVER_MAX: Duration = Duration::from_secs(45);
+
+/// The fleet. Dropping it stops it.
+#[derive(Debug)]
+pub struct Fleet {
+    folder: Option<TempDir>,
+    home: PathBuf,
+    /// Runs `podctl` for this fleet.
+    pub podctl: Podctl,
+    /// The door for buyers.
+    pub edge: Edge,
+    up: Mutex<Option<Child>>,
+    announced: Mutex<Vec<Regex>>,
+    shops: AtomicU32,
+}
+
+impl Fleet {
+    /// A fleet as `podctl up` makes it from nothing, without the demo shops.
+    pub async fn start() -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("ph-")
+            .tempdir()
+            .context("make a home")?;
+        let home = folder.path().join("home");
+        fs::create_dir(&home).context("make a home")?;
+        Self::start_in(folder, home).await
+    }
+
+    /// The same on a home that was prepared.
+    pub async fn start_in(folder: TempDir, home: PathBuf) -> Result<Self> {
+        let podctl = Podctl::new(&home)?;
+        let up = spawn_up(&podctl, folder.path(), &home)?;
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let mut fleet = Self {
+            folder: Some(folder),
+            home,
+            podctl,
+            edge: Edge::new(nowhere)?,
+            up: Mutex::new(Some(up)),
+            announced: Mutex::new(Vec::new()),
+            shops: AtomicU32::new(0),
+        };
+        fleet.ready().await?;
+        let status = fleet.status().await?;
+        let edge = status.edges.first().context("the fleet has no edge")?;
+        fleet.edge = Edge::new(status::address(&edge.http)?)?;
+        Ok(fleet)
+    }
+
+    /// Waits for the file that says that everything serves.
+    pub async fn ready(&self) -> Result<()> {
+        let file = self.home.join("ready");
+        let started = Instant::now();
+        loop {
+            if file.exists() {
+                return Ok(());
+            }
+            let ended = match self.up.lock().as_mut() {
+                Some(up) => up.try_wait().context("look at podctl up")?,
+                None => bail!("the fleet was stopped"),
+            };
+            if ended.is_some() || started.elapsed() > READY_MAX {
+                let how = ended.map_or("does not get ready".to_owned(), |s| format!("ended: {s}"));
+                bail!(
+                    "podctl up {how} after {:?}:\n{}",
+                    started.elapsed(),
+                    self.up_log()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The home folder.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// What `podctl up` has printed.
+    pub fn up_log(&self) -> String {
+        let path = up_log(self.home.parent().unwrap_or(&self.home));
+        fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// The process of `podctl up`.
+    pub fn up_process(&self) -> Result<Process> {
+        let up = self.up.lock();
+        Process::of(
+            &self.home,
+            up.as_ref().context("the fleet was stopped")?.id(),
+        )
+    }
+
+    /// What `podctl status` says now.
+    pub async fn status(&self) -> Result<Status> {
+        self.podctl.json(&["status"]).await
+    }
+
+    /// ERROR lines that the test is about to provoke; all others fail the stop.
+    pub fn announce_error(&self, pattern: &str) -> Result<()> {
+        self.announced
+            .lock()
+            .push(Regex::new(pattern).context("a pattern of log lines")?);
+        Ok(())
+    }
+
+    /// A new shop on a pod, with a merchant's token, reachable through the edge.
+    pub async fn shop(&self, pod: u32) -> Result<Shop> {
+        let number = self.shops.fetch_add(1, Ordering::Relaxed);
+        self.shop_named(&format!("shop-{number}"), pod).await
+    }
+
+    /// The same by name.
+    pub async fn shop_named(&self, handle: &str, pod: u32) -> Result<Shop> {
+        #[derive(Deserialize)]
+        struct Created {
+            id: ShopId,
+            hosts: Vec<String>,
+            epoch: Epoch,
+        }
+        let pod_arg = pod.to_string();
+        let created: Created = self
+            .podctl
+            .json(&["shop", "create", handle, "--pod", &pod_arg])
+            .await?;
+        let shop = Shop {
+            id: created.id,
+            handle: handle.to_owned(),
+            host: created
+                .hosts
+                .first()
+                .context("a shop without a host")?
+                .clone(),
+            pod: PodId::try_from(u64::from(pod)).context("a pod id")?,
+            epoch: created.epoch,
+            token: self.token(handle).await?,
+            edge: self.edge.clone(),
+        };
+        wait_until("a new shop answers", SHOP_READY_MAX, async || {
+            shop.get("/api/v1/products").await?.wants(200)
+        })
+        .await?;
+        Ok(shop)
+    }
+
+    /// A new merchant's token.
+    pub async fn token(&self, shop: &str) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Token {
+            token: String,
+        }
+        Ok(self
+            .podctl
+            .json::<Token>(&["shop", "token", shop])
+            .await?
+            .token)
+    }
+
+    /// The keys of a pod.
+    pub fn pod_keys(&self, pod: PodId) -> Result<PodKeys> {
+        let path = self.home.join("secrets/fleet-key");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        Ok(FleetKeys::parse(&text)
+            .context("read the fleet key")?
+            .pod(pod))
+    }
+
+    /// The first process of a pod, past the edge.
+    pub async fn pod_door(&self, pod: PodId) -> Result<PodDoor> {
+        let status = self.status().await?;
+        let address = status::address(&status.pod(pod_number(pod)?)?.http)?;
+        PodDoor::new(address, pod, self.pod_keys(pod)?)
+    }
+
+    /// The primary of a pod under the operator's account.
+    pub async fn primary(&self, pod: u32) -> Result<Server> {
+        let status = self.status().await?;
+        let mysql = &status.pod(pod)?.mysql;
+        Server::operator(mysql, &mysql.primary)
+    }
+
+    /// The replicas of a pod under the operator's account.
+    pub async fn replicas(&self, pod: u32) -> Result<Vec<Server>> {
+        let status = self.status().await?;
+        let mysql = &status.pod(pod)?.mysql;
+        mysql
+            .replicas
+            .iter()
+            .map(|server| Server::operator(mysql, server))
+            .collect()
+    }
+
+    /// The process of a unit now (`edge-1`, `mysql-1-1`, `pod-2-1`, `control`).
+    pub fn unit(&self, name: &str) -> Result<Process> {
+        #[derive(Deserialize)]
+        struct Run {
+            pid: u32,
+        }
+        let path = self.home.join("run").join(format!("{name}.json"));
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let run: Run = serde_json::from_str(&text).with_context(|| format!("{name}: {text}"))?;
+        Process::of(&self.home, run.pid)
+    }
+
+    /// Stops a unit and keeps it down.
+    pub async fn hold_down(&self, unit: &str) -> Result<()> {
+        self.podctl.ok(&["process", "stop", unit]).await.map(drop)
+    }
+
+    /// Kills a unit without a chance to tidy up, and keeps it down.
+    pub async fn kill_and_hold_down(&self, unit: &str) -> Result<()> {
+        let process = self.unit(unit)?;
+        let stop = self.hold_down(unit);
+        let (killed, held) = tokio::join!(process.kill(), stop);
+        held?;
+        killed
+    }
+
+    /// Lets a unit run again.
+    pub async fn let_up(&self, unit: &str) -> Result<()> {
+        self.podctl.ok(&["process", "start", unit]).await.map(drop)
+    }
+
+    /// Waits until each pod takes a write through the edge: a shop of the harness gets its product renamed.
+    pub async fn recovered(&self) -> Result<()> {
+        let status = wait_until("the status answers", RECOVER_MAX, async || {
+            self.status().await
+        })
+        .await?;
+        for pod in status.pods.iter().filter(|p| p.status == "active") {
+            let handle = format!("canary-{}", pod.id);
+            let known = status.shops.iter().find(|s| s.handle == handle);
+            let host = match known {
+                Some(shop) => shop.hosts.first().context("a shop without a host")?.clone(),
+                None => {
+                    let made = async || self.shop_named(&handle, pod.id).await;
+                    wait_until("a canary shop", RECOVER_MAX, made).await?.host
+                }
+            };
+            let token = self.token(&handle).await?;
+            let product = serde_json::json!({
+                "title": "Canary", "price": "1.00", "currency": "USD", "available": 1,
+            });
+            let what = format!("pod {} takes writes", pod.id);
+            wait_until(&what, RECOVER_MAX, async || {
+                let call = Call::post("/api/v1/products").token(&token).json(&product);
+                ensure!(self.edge.send(&host, &call).await?.wants(201).is_ok());
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// SIGTERM (or SIGINT) to `podctl up`, and everything that must be true afterwards.
+    pub async fn stop(self) -> Result<()> {
+        tokio::task::spawn_blocking(move || self.shut_down())
+            .await
+            .context("stop the fleet")?
+    }
+
+    /// Stops `podctl up` and leaves the home for a second start.
+    pub async fn halt(&self, signal: Halt) -> Result<Duration> {
+        let process = self.up_process()?;
+        let started = Instant::now();
+        match signal {
+            Halt::Terminate => process.terminate()?,
+            Halt::Interrupt => process.interrupt()?,
+            Halt::Kill => process.kill().await?,
+        }
+        let up = self.up.lock().take();
+        tokio::task::spawn_blocking(move || up.map_or(Ok(()), |up| end_of(up, STOP_MAX)))
+            .await
+            .context("wait for podctl up")??;
+        Ok(started.elapsed())
+    }
+
+    /// Starts `podctl up` again on the same home.
+    pub async fn start_again(&self) -> Result<()> {
+        let folder = self.home.parent().context("a home has a folder above it")?;
+        *self.up.lock() = Some(spawn_up(&self.podctl, folder, &self.home)?);
+        self.ready().await
+    }
+
+    /// Stops everything and says what remained; a second call finds nothing to do.
+    pub(crate) fn shut_down(&self) -> Result<()> {
+        let up = self.up.lock().take();
+        let ended = match up {
+            None => Ok(()),
+            Some(up) => Process::of(&self.home, up.id())
+                .and_then(Process::terminate)
+                .and_then(|()| end_of(up, STOP_MAX)),
+        };
+        let left = kill_all_of(&self.home)?;
+        ended?;
+        ensure!(
+            left.is_empty(),
+            "processes of the fleet were left behind: {left:#?}"
+        );
+        let faults = logs::faults(&self.home, &self.announced.lock())?;
+        ensure!(
+            faults.is_empty(),
+            "in the logs of the fleet:\n{}",
+            faults.join("\n")
+        );
+        Ok(())
+    }
+}
+
+/// How `podctl up` is told to end.
+#[derive(Debug, Clone, Copy)]
+pub enum Halt {
+    /// SIGTERM.
+    Terminate,
+    /// SIGINT, as Ctrl-C sends it.
+    Interrupt,
+    /// SIGKILL: it cannot stop anything any more.
+    Kill,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let ended = self.shut_down();
+        let keep = ended.is_err() || std::thread::panicking();
+        if let Some(folder) = self.folder.take()
+            && (keep || std::env::var_os("PODHOST_TEST_KEEP").is_some())
+        {
+            say(&format!(
+                "the fleet's home is kept in {}",
+                folder.keep().display()
+            ));
+        }
+        if let Err(fault) = ended
+            && !std::thread::panicking()
+        {
+            #[expect(
+                clippy::panic,
+                reason = "a fleet that leaves something behind fails its test"
+            )]
+            {
+                panic!("{fault:#}");
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the one line a developer needs after a failure"
+)]
+pub(crate) fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+fn up_log(folder: &Path) -> PathBuf {
+    folder.join("up.log")
+}
+
+fn spawn_up(podctl: &Podctl, folder: &Path, home: &Path) -> Result<Child> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(up_log(folder))
+        .context("make a log")?;
+    let home = home.to_str().context("a home that is text")?;
+    let mut command = Command::new(podctl.binary());
+    command
+        .args(["up", "--home", home, "--edge-port", "0", "--no-demo"])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("make a log")?)
+        .stderr(log);
+    command.spawn().context("start podctl up")
+}
+
+/// Waits for the end of `podctl up`, kills it past the deadline.
+fn end_of(mut up: Child, deadline: Duration) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        if up.try_wait().context("wait for podctl up")?.is_some() {
+            return Ok(());
+        }
+        if started.elapsed() > deadline {
+            up.kill().context("kill podctl up")?;
+            up.wait().context("wait for podctl up")?;
+            bail!("podctl up did not stop within {deadline:?}");
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "runs on a blocking thread or in drop"
+        )]
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes of a fleet that run now; for tests of the stop itself.
+pub fn running(fleet: &Fleet) -> Result<Vec<(u32, String)>> {
+    processes_of(&fleet.home)
+}
+
+fn pod_number(pod: PodId) -> Result<u32> {
+    pod.to_string().parse().context("a pod id")
+}
