@@ -30,3 +30,9 @@ pub use routes::RouteTable;
 
 /// Kinds of errors: what happened, whose fault it is, whether it may be retried.
 pub mod error;
+
+/// Strict TOML configuration that reports everything that is wrong with a file at once.
+pub mod config;
+
+/// How long to wait before the next try.
+pub mod backoff;

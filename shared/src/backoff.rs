@@ -1,0 +1,46 @@
+//! How long to wait before the next try: exponential, jittered, bounded, and pure.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt};
+
+/// Why these numbers make no backoff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a backoff needs 0 < first <= most, got {first:?} and {most:?}")]
+pub struct InvalidBackoff {
+    first: Duration,
+    most: Duration,
+}
+
+/// Waits between tries. Doubles from `first` to `most`; of each wait the upper half is random, so that those who failed
+/// together do not come back together, and none comes back at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    most: Duration,
+}
+
+impl Backoff {
+    /// Checks the bounds.
+    pub const fn new(first: Duration, most: Duration) -> Result<Self, InvalidBackoff> {
+        if first.is_zero() || first.as_nanos() > most.as_nanos() {
+            return Err(InvalidBackoff { first, most });
+        }
+        Ok(Self { first, most })
+    }
+
+    /// The wait before try `attempt`, where 1 is the first one that is repeated. 0 is the try that nobody waits for.
+    pub fn delay(&self, attempt: u32, rng: &mut impl Rng) -> Duration {
+        let Some(doublings) = attempt.checked_sub(1) else {
+            return Duration::ZERO;
+        };
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let full = self.first.saturating_mul(factor).min(self.most);
+        full.mul_f64(rng.random_range(0.5..=1.0))
+    }
+
+    /// The longest wait.
+    pub const fn most(&self) -> Duration {
+        self.most
+    }
+}
