@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 mod routing;
+mod sqlx_faults;
 
 fn main() -> Result<ExitCode> {
-    tests::suite::run([routing::list()].concat())
+    tests::suite::run([routing::list(), sqlx_faults::list()].concat())
 }

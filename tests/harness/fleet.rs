@@ -1,9 +1,9 @@
 //! A whole fleet: started by `podctl up`, stopped with asserts that nothing of it remains.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,10 @@ use tempfile::TempDir;
 use crate::podctl::Podctl;
 use crate::process::{Process, kill_all_of, processes_of};
 use crate::{Call, Edge, PodDoor, Server, Shop, Status, logs, status, wait_until};
+
+mod up;
+pub use up::Halt;
+use up::{end_of, spawn_up, up_log};
 
 /// Six database servers and the rest start in seconds; this is for a machine that builds meanwhile.
 const READY_MAX: Duration = Duration::from_secs(180);
@@ -335,17 +339,6 @@ impl Fleet {
     }
 }
 
-/// How `podctl up` is told to end.
-#[derive(Debug, Clone, Copy)]
-pub enum Halt {
-    /// SIGTERM.
-    Terminate,
-    /// SIGINT, as Ctrl-C sends it.
-    Interrupt,
-    /// SIGKILL: it cannot stop anything any more.
-    Kill,
-}
-
 impl Drop for Fleet {
     fn drop(&mut self) {
         let ended = self.shut_down();
@@ -378,46 +371,6 @@ impl Drop for Fleet {
 )]
 pub(crate) fn say(text: &str) {
     eprintln!("{text}");
-}
-
-fn up_log(folder: &Path) -> PathBuf {
-    folder.join("up.log")
-}
-
-fn spawn_up(podctl: &Podctl, folder: &Path, home: &Path) -> Result<Child> {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(up_log(folder))
-        .context("make a log")?;
-    let home = home.to_str().context("a home that is text")?;
-    let mut command = Command::new(podctl.binary());
-    command
-        .args(["up", "--home", home, "--edge-port", "0", "--no-demo"])
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().context("make a log")?)
-        .stderr(log);
-    command.spawn().context("start podctl up")
-}
-
-/// Waits for the end of `podctl up`, kills it past the deadline.
-fn end_of(mut up: Child, deadline: Duration) -> Result<()> {
-    let started = Instant::now();
-    loop {
-        if up.try_wait().context("wait for podctl up")?.is_some() {
-            return Ok(());
-        }
-        if started.elapsed() > deadline {
-            up.kill().context("kill podctl up")?;
-            up.wait().context("wait for podctl up")?;
-            bail!("podctl up did not stop within {deadline:?}");
-        }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "runs on a blocking thread or in drop"
-        )]
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// The processes of a fleet that run now; for tests of the stop itself.

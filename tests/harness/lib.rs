@@ -51,6 +51,10 @@ pub mod chaos;
 /// A proxy that understands MySQL's packets and cuts at a chosen moment of a transaction.
 pub mod tap;
 
+/// One MySQL server without a fleet.
+pub mod bare_mysql;
+pub use bare_mysql::BareMysql;
+
 /// A whole fleet: started by `podctl up`, stopped with asserts that nothing of it remains.
 pub mod fleet;
 pub use fleet::Fleet;

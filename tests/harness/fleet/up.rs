@@ -1,0 +1,64 @@
+//! The process `podctl up` of a fleet.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::podctl::Podctl;
+
+/// How `podctl up` is told to end.
+#[derive(Debug, Clone, Copy)]
+pub enum Halt {
+    /// SIGTERM.
+    Terminate,
+    /// SIGINT, as Ctrl-C sends it.
+    Interrupt,
+    /// SIGKILL: it cannot stop anything any more.
+    Kill,
+}
+
+/// What `podctl up` of a home prints, and why.
+pub(super) fn up_log(folder: &Path) -> PathBuf {
+    folder.join("up.log")
+}
+
+/// Starts it on a home, on a free port, without demo shops.
+pub(super) fn spawn_up(podctl: &Podctl, folder: &Path, home: &Path) -> Result<Child> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(up_log(folder))
+        .context("make a log")?;
+    let home = home.to_str().context("a home that is text")?;
+    let mut command = Command::new(podctl.binary());
+    command
+        .args(["up", "--home", home, "--edge-port", "0", "--no-demo"])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("make a log")?)
+        .stderr(log);
+    command.spawn().context("start podctl up")
+}
+
+/// Waits for the end of `podctl up`, kills it past the deadline.
+pub(super) fn end_of(mut up: Child, deadline: Duration) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        if up.try_wait().context("wait for podctl up")?.is_some() {
+            return Ok(());
+        }
+        if started.elapsed() > deadline {
+            up.kill().context("kill podctl up")?;
+            up.wait().context("wait for podctl up")?;
+            bail!("podctl up did not stop within {deadline:?}");
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "runs on a blocking thread or in drop"
+        )]
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
