@@ -36,3 +36,6 @@ pub mod config;
 
 /// How long to wait before the next try.
 pub mod backoff;
+
+/// Logs, traces and metrics of a process.
+pub mod telemetry;

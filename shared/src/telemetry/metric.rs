@@ -1,0 +1,115 @@
+//! Names, labels and descriptions of all metrics: one table, so that dashboards, alarms and tests have something to
+//! compare with. Shops are no label: there may be ten million.
+
+use metrics::Unit;
+
+/// Why: the reason of a 421, a refusal, a retry.
+pub const REASON: &str = "reason";
+/// Which pod, by id.
+pub const POD: &str = "pod";
+/// Which pool of connections: `primary`, `batch`, or the address of a replica.
+pub const POOL: &str = "pool";
+/// An error's kind ([`crate::error::Kind::slug`]).
+pub const KIND: &str = "kind";
+/// The class of an HTTP status: `2xx` to `5xx`.
+pub const STATUS: &str = "status";
+/// The template of a route (`/products/{id}`), never a path.
+pub const ROUTE: &str = "route";
+/// Which layer of a cache: `process` or `redis`.
+pub const LAYER: &str = "layer";
+/// How something ended.
+pub const OUTCOME: &str = "outcome";
+/// Which server, by address.
+pub const SERVER: &str = "server";
+
+#[derive(Debug, Clone, Copy)]
+enum Type {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+struct Description {
+    name: &'static str,
+    of: Type,
+    unit: Unit,
+    text: &'static str,
+}
+
+macro_rules! metrics {
+    ($($name:ident = $text:literal, $of:ident, $unit:ident, $help:literal;)*) => {
+        $(#[doc = $help] pub const $name: &str = $text;)*
+        const ALL: &[Description] = &[
+            $(Description { name: $name, of: Type::$of, unit: Unit::$unit, text: $help },)*
+        ];
+    };
+}
+
+metrics! {
+    BUILD_INFO = "podhost_build_info", Gauge, Count, "Always 1; the labels say which program and version this is.";
+
+    REQUESTS = "podhost_requests_total", Counter, Count, "Requests answered, by class of status (and route in a pod).";
+    REQUEST_SECONDS = "podhost_request_seconds", Histogram, Seconds, "From the request's head to the end of its answer.";
+    REQUESTS_IN_FLIGHT = "podhost_requests_in_flight", Gauge, Count, "Requests begun and not yet answered.";
+    ERRORS = "podhost_errors_total", Counter, Count, "Errors answered, by kind.";
+
+    PLACEMENT_CACHE_HITS = "podhost_placement_cache_hits_total", Counter, Count, "Look-ups of a placement that the route table (edge) or the cached home (pod) answered.";
+    PLACEMENT_CACHE_MISSES = "podhost_placement_cache_misses_total", Counter, Count, "Look-ups of a placement that found none (edge) or had to read the home on the primary (pod).";
+    STALE_ROUTE_ANSWERS = "podhost_stale_route_answers_total", Counter, Count, "421 answers by reason: given (pod) or received (edge).";
+    FENCE_WAIT_SECONDS = "podhost_fence_wait_seconds", Histogram, Seconds, "How long requests were held because of a fence, by how it ended.";
+
+    ROUTE_VERSION = "podhost_route_version", Gauge, Count, "The catalog's version that the edge's table shows.";
+    ROUTE_SHOPS = "podhost_route_shops", Gauge, Count, "Shops in the edge's table.";
+    ROUTE_AGE_SECONDS = "podhost_route_age_seconds", Gauge, Seconds, "Since the edge last heard from a control server.";
+    ROUTE_TABLES_REFUSED = "podhost_route_tables_refused_total", Counter, Count, "Route tables that were not taken, by reason. More than 0 is an alarm.";
+    UPSTREAM_ATTEMPTS = "podhost_upstream_attempts_total", Counter, Count, "Forwarding attempts to pods, by pod and outcome.";
+    UPSTREAM_UP = "podhost_upstream_up", Gauge, Count, "1 while a pod's process passes its health checks.";
+
+    COMMIT_SECONDS = "podhost_commit_seconds", Histogram, Seconds, "Commits of write transactions, the replica's acknowledgement included.";
+    COMMIT_UNKNOWN = "podhost_commit_unknown_total", Counter, Count, "Commits whose connection died before the answer, by how they were settled.";
+    TRANSACTION_RETRIES = "podhost_transaction_retries_total", Counter, Count, "Write transactions run again, by reason.";
+    POOL_WAIT_SECONDS = "podhost_pool_wait_seconds", Histogram, Seconds, "Waiting for a database connection, by pool.";
+    POOL_SHED = "podhost_pool_shed_total", Counter, Count, "Requests refused because no connection came free in time, by pool.";
+    POOL_CONNECTIONS = "podhost_pool_connections", Gauge, Count, "Open database connections, by pool.";
+    IDEMPOTENT_REPLAYS = "podhost_idempotent_replays_total", Counter, Count, "Requests answered from a stored answer.";
+    REPLICA_LAG_SECONDS = "podhost_replica_lag_seconds", Gauge, Seconds, "Age of the newest heartbeat on a replica, by server.";
+    READS = "podhost_reads_total", Counter, Count, "Reads by the pool that they were sent to.";
+    CACHE_HITS = "podhost_cache_hits_total", Counter, Count, "Cache look-ups answered, by layer.";
+    CACHE_MISSES = "podhost_cache_misses_total", Counter, Count, "Cache look-ups not answered, by layer.";
+    OUTBOX_RELAYED = "podhost_outbox_relayed_total", Counter, Count, "Domain events handed to the sinks.";
+    OUTBOX_WAITING = "podhost_outbox_waiting", Gauge, Count, "Domain events not yet handed on.";
+}
+
+/// Tells the recorder what each metric is.
+pub(super) fn describe() {
+    for Description {
+        name,
+        of,
+        unit,
+        text,
+    } in ALL
+    {
+        match of {
+            Type::Counter => metrics::describe_counter!(*name, *unit, *text),
+            Type::Gauge => metrics::describe_gauge!(*name, *unit, *text),
+            Type::Histogram => metrics::describe_histogram!(*name, *unit, *text),
+        }
+    }
+}
+
+/// Every name with its description, for documents and tests.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALL.iter().map(|d| (d.name, d.text))
+}
+
+/// The class of a status as a label.
+pub const fn status_class(status: u16) -> &'static str {
+    match status / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        5 => "5xx",
+        _ => "other",
+    }
+}
