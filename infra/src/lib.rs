@@ -5,3 +5,9 @@ pub mod api;
 
 /// The control server's client.
 pub mod client;
+
+/// The catalog: which pod owns which shop, and all SQL of it.
+pub mod catalog;
+
+/// The one runner of schema changes, for pods and for the catalog.
+pub mod migrate;

@@ -19,7 +19,8 @@ create table if not exists catalog_meta (
 );
 
 -- A pod: a full stack that owns shops. `term` is the number of its primary. `version` is its last change that edges see,
--- `topology_version` its last change that its own processes see.
+-- `topology_version` its last change that its own processes see. Readers of changes are told of a pod at its
+-- `first_version` too, so that it comes before every shop that it owns.
 create table if not exists pod (
   id bigint not null primary key,
   name text not null unique,
@@ -29,6 +30,7 @@ create table if not exists pod (
   max_shops bigint not null check (max_shops >= 0),
   status text not null check (status in ('active', 'draining', 'offline')),
   term bigint not null check (term >= 1),
+  first_version bigint not null,
   version bigint not null,
   topology_version bigint not null,
   created_ms bigint not null,

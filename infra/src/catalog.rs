@@ -1,0 +1,318 @@
+//! The catalog: which pod owns which shop. All of its SQL is here and in `catalog/`, and nowhere else.
+//!
+//! One writer: every change is one transaction that holds the write lock from its first statement (`begin immediate`;
+//! with PostgreSQL the row of `catalog_meta`). What an edge or a pod may see takes the next version in it, and is audited
+//! in it. A commit is on the disk before it is answered (`synchronous=FULL`). Readers work on snapshots (WAL) and are
+//! woken by [`Catalog::watch`] after a commit.
+//!
+//! Statements are written for SQLite and PostgreSQL alike: `$1`, `on conflict`, `returning`, no `rowid`.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use shared::{Epoch, Host, PodId, ShopId};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Sqlite, SqliteConnection, Transaction};
+use tokio::sync::watch;
+
+/// Where new shops of each bucket go, and where one shop goes.
+mod buckets;
+/// Making a shop: names, home, placement.
+mod create;
+mod error;
+/// Registered domains of shops.
+mod hosts;
+/// Work of several steps, and the audit of single ones.
+mod operations;
+/// Compare-and-swap of placements, their history, removal.
+mod placements;
+/// Registering pods.
+mod pod_put;
+/// Pods, their endpoints, who is primary.
+mod pods;
+/// What edges follow: the whole table and its changes.
+mod routes;
+/// Shops as an operator sees them.
+mod shops;
+/// Freezing a shop, taking it offline, and back.
+mod states;
+/// Who may ask the control server.
+mod tokens;
+
+pub use buckets::BUCKETS;
+pub use create::{Begun, Creation, NewShop};
+pub use error::CatalogError;
+pub use hosts::HOSTS_PER_SHOP_MAX;
+pub use placements::{HISTORY_MAX, PlacementRow};
+pub use pods::MysqlServer;
+pub use routes::{CHANGES_PAGE_MAX, TABLE_PAGE, TableReader};
+pub use shops::ShopRef;
+pub use states::StateOrder;
+pub use tokens::{ApiToken, Role};
+
+/// Readers at once: a few for requests, and one for each full table that is being streamed.
+pub const READERS: u32 = 8;
+/// How long a request waits for the writer or a reader: a write takes milliseconds, so this is many of them.
+pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long SQLite waits for a lock that another program holds (a backup by `sqlite3`, a checkpoint).
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Milliseconds since 1970, UTC: how the catalog keeps instants.
+pub(crate) fn now_ms() -> i64 {
+    let nanos = time::OffsetDateTime::now_utc().unix_timestamp_nanos();
+    i64::try_from(nanos / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// An instant as the catalog keeps it.
+pub(crate) fn instant(ms: i64) -> Result<time::OffsetDateTime, CatalogError> {
+    time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000)
+        .map_err(|_| CatalogError::Corrupt(format!("the instant {ms} ms")))
+}
+
+/// The domains that names of shops depend on.
+#[derive(Debug, Clone)]
+pub struct Domains {
+    /// Each shop has `<handle>.<base>`.
+    pub base: Host,
+    /// Shops are also reached by a path here.
+    pub platform: Host,
+}
+
+/// The catalog. Cheap to share behind an `Arc`.
+#[derive(Debug)]
+pub struct Catalog {
+    write: SqlitePool,
+    read: SqlitePool,
+    changed: watch::Sender<u64>,
+    domains: Domains,
+    /// Held as long as this process owns the file.
+    _lock: File,
+}
+
+impl Catalog {
+    /// Opens the file, makes it if there is none, and brings its schema up to date. A file in use by another control
+    /// server is refused.
+    pub async fn open(path: &Path, domains: Domains) -> Result<Self, OpenError> {
+        let lock = lock_file(path)?;
+        let options = SqliteConnectOptions::from_str("sqlite:")
+            .map_err(OpenError::Open)?
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT);
+        // One connection writes: waiting for it is fair, waiting for SQLite's lock is not.
+        let write = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_with(options.clone())
+            .await
+            .map_err(OpenError::Open)?;
+        crate::migrate::catalog(&write).await.map_err(OpenError::Migrate)?;
+        let read = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.read_only(true).create_if_missing(false))
+            .await
+            .map_err(OpenError::Open)?;
+        let catalog = Self { write, read, changed: watch::Sender::new(0), domains, _lock: lock };
+        catalog.begin_history().await.map_err(OpenError::History)?;
+        Ok(catalog)
+    }
+
+    /// A new catalog begins a history of its own. Its number is the time, so that edges which followed a lost catalog
+    /// see another incarnation and not a version they believe to have.
+    async fn begin_history(&self) -> Result<(), CatalogError> {
+        let mut tx = self.write.begin_with("begin immediate").await?;
+        let now = now_ms();
+        sqlx::query(
+            "insert into catalog_meta (one, incarnation, reconciled, version, pruned, shop_last, event_last, created_ms) \
+             values (1, $1, $1, 0, 0, 0, 0, $2) on conflict (one) do nothing",
+        )
+        .bind(now / 1000)
+        .bind(now)
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query(
+            "with recursive bucket (n) as (select 0 union all select n + 1 from bucket where n < 1023) \
+             insert into bucket_placement (bucket) select n from bucket where true on conflict (bucket) do nothing",
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        let position = self.position().await?;
+        self.changed.send_replace(position.version);
+        Ok(())
+    }
+
+    /// The domains.
+    pub fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Woken after each commit with the last version. Subscribe before looking: a change after the look then wakes.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Where the catalog stands.
+    pub async fn position(&self) -> Result<Position, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        Position::read(&mut conn).await
+    }
+
+    /// A consistent view of everything.
+    pub(crate) async fn snapshot(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
+        Ok(self.read.begin().await?)
+    }
+
+    /// Begins a change; it holds the write lock until [`Change::commit`], or until it is dropped, which undoes it.
+    pub(crate) async fn change(&self, actor: &str) -> Result<Change<'_>, CatalogError> {
+        let tx = self.write.begin_with("begin immediate").await?;
+        Ok(Change { tx, catalog: self, actor: actor.to_owned(), at_ms: now_ms(), version: None })
+    }
+}
+
+/// Why the catalog could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The lock file could not be made.
+    #[error("cannot make the lock file {path}")]
+    LockFile {
+        /// Beside the catalog.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another server has it.
+    #[error("the catalog {path} is in use by another control server; stop that one first")]
+    InUse {
+        /// The catalog.
+        path: String,
+    },
+    /// SQLite could not open the file.
+    #[error("cannot open the catalog's file")]
+    Open(#[source] sqlx::Error),
+    /// The schema could not be brought up to date.
+    #[error("cannot bring the catalog's schema up to date")]
+    Migrate(#[source] crate::migrate::MigrateError),
+    /// The first rows could not be written.
+    #[error("cannot begin the catalog's history")]
+    History(#[source] CatalogError),
+}
+
+fn lock_file(path: &Path) -> Result<File, OpenError> {
+    let lock_path = path.with_extension("lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(|source| OpenError::LockFile { path: lock_path.display().to_string(), source })?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| OpenError::InUse { path: path.display().to_string() })?;
+    Ok(file)
+}
+
+/// Where the catalog stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Of its history.
+    pub incarnation: u64,
+    /// Its last change that an edge or a pod may see.
+    pub version: u64,
+    /// Changes up to here may be incomplete.
+    pub pruned: u64,
+    /// Whether shops may be made and moved.
+    pub reconciled: bool,
+}
+
+impl Position {
+    pub(crate) async fn read(conn: &mut SqliteConnection) -> Result<Self, CatalogError> {
+        let (incarnation, reconciled, version, pruned): (i64, i64, i64, i64) = sqlx::query_as(
+            "select incarnation, reconciled, version, pruned from catalog_meta where one = 1",
+        )
+        .fetch_one(conn)
+        .await?;
+        Ok(Self {
+            incarnation: unsigned(incarnation)?,
+            version: unsigned(version)?,
+            pruned: unsigned(pruned)?,
+            reconciled: incarnation == reconciled,
+        })
+    }
+}
+
+/// A change in the making: one transaction, with the write lock held.
+pub(crate) struct Change<'c> {
+    tx: Transaction<'static, Sqlite>,
+    catalog: &'c Catalog,
+    pub(crate) actor: String,
+    pub(crate) at_ms: i64,
+    version: Option<u64>,
+}
+
+impl Change<'_> {
+    /// The connection inside the transaction.
+    pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
+        &mut self.tx
+    }
+
+    /// Takes the next version; one for each row that changes, so that a page of changes can end anywhere.
+    pub(crate) async fn next_version(&mut self) -> Result<i64, CatalogError> {
+        let version: i64 = sqlx::query_scalar(
+            "update catalog_meta set version = version + 1 where one = 1 returning version",
+        )
+        .fetch_one(&mut *self.tx)
+        .await?;
+        self.version = Some(unsigned(version)?);
+        Ok(version)
+    }
+
+    /// Makes it durable, then wakes who waits.
+    pub(crate) async fn commit(self) -> Result<(), CatalogError> {
+        let Self { tx, catalog, actor: _, at_ms: _, version } = self;
+        tx.commit().await?;
+        if let Some(version) = version {
+            catalog.changed.send_if_modified(|last| {
+                let newer = version > *last;
+                *last = version.max(*last);
+                newer
+            });
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn unsigned(raw: i64) -> Result<u64, CatalogError> {
+    u64::try_from(raw).map_err(|_| CatalogError::Corrupt(format!("the number {raw}")))
+}
+
+/// SQL has no unsigned 64-bit numbers. Ids come from here and count from 1, so that a larger one is nobody's.
+pub(crate) fn signed(raw: u64) -> i64 {
+    i64::try_from(raw).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn shop_id(raw: i64) -> Result<ShopId, CatalogError> {
+    ShopId::new(unsigned(raw)?).map_err(|e| CatalogError::Corrupt(e.to_string()))
+}
+
+pub(crate) fn pod_id(raw: i64) -> Result<PodId, CatalogError> {
+    PodId::new(unsigned(raw)?).map_err(|e| CatalogError::Corrupt(e.to_string()))
+}
+
+pub(crate) fn epoch(raw: i64) -> Result<Epoch, CatalogError> {
+    Epoch::try_from(unsigned(raw)?).map_err(|e| CatalogError::Corrupt(e.to_string()))
+}
+
+/// Reads a word of one of our enums.
+pub(crate) fn word<T>(parsed: Option<T>, text: &str) -> Result<T, CatalogError> {
+    parsed.ok_or_else(|| CatalogError::Corrupt(format!("the word {text:?}")))
+}
