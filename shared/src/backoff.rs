@@ -44,3 +44,38 @@ impl Backoff {
         self.most
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn bounds_are_checked() {
+        let (zero, one, two) = (
+            Duration::ZERO,
+            Duration::from_secs(1),
+            Duration::from_secs(2),
+        );
+        assert!(Backoff::new(zero, one).is_err());
+        assert!(Backoff::new(two, one).is_err());
+        assert!(Backoff::new(one, one).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn waits_double_up_to_the_bound(attempt in 0..200_u32, first in 1..1000_u64, times in 1..1000_u64, seed: u64) {
+            let (first, most) = (Duration::from_millis(first), Duration::from_millis(first * times));
+            let backoff = Backoff::new(first, most).unwrap();
+            let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
+            let wait = backoff.delay(attempt, &mut rng);
+            let full = match attempt {
+                0 => Duration::ZERO,
+                _ => most.min(first.saturating_mul(1 << (attempt - 1).min(30))),
+            };
+            prop_assert!(wait <= full && wait >= full / 2, "{wait:?} of {full:?}");
+        }
+    }
+}

@@ -186,3 +186,6 @@ fn syntax(text: &str, error: &toml::de::Error) -> Fault {
         text: format!("{place}not TOML: {}", error.message()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -226,6 +226,8 @@ text_id!(Host);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -287,5 +289,46 @@ mod tests {
             assert!(bad.parse::<Handle>().is_err(), "{bad:?}");
         }
         assert!("snow-9".parse::<Handle>().is_ok());
+    }
+
+    fn label() -> impl Strategy<Value = String> {
+        "[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,20}[a-zA-Z0-9_])?"
+            .prop_filter("punycode has rules of its own", |l| {
+                !l.to_ascii_lowercase().starts_with("xn--")
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn a_host_is_the_same_in_every_spelling(
+            labels in prop::collection::vec(label(), 1..6),
+            dot in any::<bool>(),
+            port in prop::option::of(any::<u16>()),
+        ) {
+            let plain = labels.join(".");
+            let dot = if dot { "." } else { "" };
+            let port = port.map_or_else(String::new, |port| format!(":{port}"));
+            let host = Host::from_authority(&format!("{plain}{dot}{port}")).unwrap();
+            prop_assert_eq!(host.as_str(), plain.to_ascii_lowercase());
+            prop_assert_eq!(host.as_str().parse::<Host>(), Ok(host.clone()));
+        }
+
+        #[test]
+        fn whatever_is_taken_for_a_host_is_in_its_one_form(text in "\\PC{0,60}|[a-zA-Z0-9.:_\\[\\]-]{0,60}|(xn--[a-z0-9-]{0,20}\\.){1,3}com") {
+            if let Ok(host) = Host::from_authority(&text) {
+                let again = Host::from_authority(host.as_str());
+                prop_assert_eq!(again.as_ref(), Ok(&host));
+                prop_assert!(host.as_str().bytes().all(|b| b.is_ascii() && !b.is_ascii_uppercase()));
+                prop_assert!(!host.as_str().contains(':') && !host.as_str().ends_with('.'));
+            }
+        }
+
+        #[test]
+        fn handles_can_be_labels_of_hosts(text in "[a-z0-9-]{0,70}") {
+            if let Ok(handle) = text.parse::<Handle>() {
+                let host: Host = format!("{handle}.localhost").parse().unwrap();
+                prop_assert_eq!(host.as_str(), format!("{handle}.localhost"));
+            }
+        }
     }
 }

@@ -279,3 +279,6 @@ impl From<wire::Pod> for PodRoute {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

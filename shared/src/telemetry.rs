@@ -232,3 +232,6 @@ impl Telemetry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

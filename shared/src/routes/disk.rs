@@ -336,3 +336,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     };
     File::open(folder)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests;

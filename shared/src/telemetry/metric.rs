@@ -65,6 +65,15 @@ metrics! {
     UPSTREAM_ATTEMPTS = "podhost_upstream_attempts_total", Counter, Count, "Forwarding attempts to pods, by pod and outcome.";
     UPSTREAM_UP = "podhost_upstream_up", Gauge, Count, "1 while a pod's process passes its health checks.";
 
+    CONNECTIONS = "podhost_edge_connections", Gauge, Count, "Connections of clients to the edge.";
+    HEADER_TIMEOUTS = "podhost_edge_header_timeouts_total", Counter, Count, "Connections that the edge closed because no whole request header came in time.";
+    CLIENTS_GONE = "podhost_edge_clients_gone_total", Counter, Count, "Requests whose client left before the answer ended.";
+    LIMITED = "podhost_edge_limited_total", Counter, Count, "Requests refused at a limit on what is in flight, by reason: shop or pod.";
+    GIVE_UPS = "podhost_edge_give_ups_total", Counter, Count, "Requests not sent again after a 421, by reason.";
+    LOG_LINES_DROPPED = "podhost_edge_log_lines_dropped_total", Counter, Count, "Lines of the access log that nobody took in time.";
+    ROUTE_CHANGES = "podhost_route_changes_total", Counter, Count, "Changes applied to the edge's table.";
+    CATALOG_FAILURES = "podhost_catalog_failures_total", Counter, Count, "Calls of the edge to control servers that failed.";
+
     COMMIT_SECONDS = "podhost_commit_seconds", Histogram, Seconds, "Commits of write transactions, the replica's acknowledgement included.";
     COMMIT_UNKNOWN = "podhost_commit_unknown_total", Counter, Count, "Commits whose connection died before the answer, by how they were settled.";
     TRANSACTION_RETRIES = "podhost_transaction_retries_total", Counter, Count, "Write transactions run again, by reason.";
