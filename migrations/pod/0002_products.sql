@@ -27,7 +27,7 @@ create table if not exists product (
 create table if not exists inventory (
   shop_id bigint unsigned not null,
   product_id binary(16) not null,
-  available int not null,
+  available bigint not null,
   updated_at datetime(3) not null default (utc_timestamp(3)),
   primary key (shop_id, product_id),
   constraint inventory_available_not_negative check (available >= 0)

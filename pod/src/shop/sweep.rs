@@ -1,0 +1,169 @@
+//! Payments that nobody waits for: what a crash left `pending`, and money that is to go back.
+//!
+//! The provider is asked by key first. A payment that it has never heard of is cancelled there, not made: the buyer is
+//! gone, and a cancelled key can never be charged by a request that comes late.
+
+use std::time::Duration;
+
+use rust_decimal::Decimal;
+use shared::error::chain;
+use uuid::Uuid;
+
+use super::checkout::ENDPOINT;
+use super::payment::{self, Answer, At, Charge, Verdict};
+use super::settle;
+use crate::host::Job;
+use crate::{App, Call, Consistency, Error, Reader, Shop};
+
+/// How often to look: an order is settled within half a minute of the crash.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Payments of one shop in one run; the rest are due the next time.
+const BATCH_MAX: u32 = 50;
+
+/// When to come back to a payment that the provider could not say anything of.
+const AGAIN_AFTER_S: u32 = 10;
+
+/// The job.
+pub(crate) fn job() -> Job {
+    Job {
+        name: "payments",
+        every: EVERY,
+        due: "select distinct shop_id from payment where due_at <= utc_timestamp(3) limit 100",
+        run: Box::new(|app, shop| Box::pin(async move { sweep(&app, &shop).await })),
+    }
+}
+
+/// A payment with something to do.
+#[derive(Debug, sqlx::FromRow)]
+struct Due {
+    payment_id: Uuid,
+    order_id: Uuid,
+    status: String,
+    method: String,
+    instruction: String,
+    provider_key: String,
+    request_key: String,
+    amount: Decimal,
+    currency: String,
+}
+
+async fn sweep(app: &App, shop: &Shop) -> Result<(), Error> {
+    let due = app
+        .read(shop, Consistency::Strong, |reader| Box::pin(load(reader)))
+        .await?;
+    for payment in due {
+        let (id, order) = (payment.payment_id, payment.order_id);
+        match take_up(At { app, shop }, payment).await {
+            Ok(true) => {
+                tracing::info!(shop = shop.id().get(), %order, "payment of a left order settled")
+            }
+            Ok(false) => postpone(app, shop, id).await?,
+            // The shop is changing hands: whoever has it next goes on.
+            Err(error @ Error::Fence(_)) => return Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    shop = shop.id().get(), %order, error = chain(&error),
+                    "payment of a left order not settled; tried again later"
+                );
+                postpone(app, shop, id).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Does what is to be done; `false` when the provider is still at it.
+async fn take_up(at: At<'_>, payment: Due) -> Result<bool, Error> {
+    let Due {
+        payment_id,
+        order_id,
+        status,
+        method,
+        instruction,
+        provider_key,
+        request_key,
+        amount,
+        currency,
+    } = payment;
+    let provider = payment::provider(&method)?;
+    match status.as_str() {
+        "pending" => {
+            let charge = Charge {
+                order: order_id,
+                key: provider_key,
+                method,
+                instruction,
+                amount,
+                currency,
+            };
+            let answer = match provider.find(at, &charge.key).await? {
+                Some(answer) => answer,
+                None => provider.cancel(at, &charge).await?,
+            };
+            match answer {
+                Answer::Final(verdict) => conclude(at, request_key, order_id, verdict).await,
+                Answer::Thinking => Ok(false),
+            }
+        }
+        "refunding" => {
+            provider.refund(at, &provider_key).await?;
+            refunded(at, payment_id).await?;
+            Ok(true)
+        }
+        other => Err(Error::bug(format!(
+            "payment {payment_id} is due and {other}"
+        ))),
+    }
+}
+
+async fn conclude(at: At<'_>, key: String, order: Uuid, verdict: Verdict) -> Result<bool, Error> {
+    let call = Call::resume(ENDPOINT, key);
+    settle::settle(at.app, at.shop, call, order, verdict).await?;
+    Ok(true)
+}
+
+async fn refunded(at: At<'_>, payment: Uuid) -> Result<(), Error> {
+    at.app
+        .transact(at.shop, move |tx| {
+            Box::pin(async move {
+                let query = sqlx::query(
+                    "update payment set status = 'refunded', due_at = null,
+                       updated_at = utc_timestamp(3)
+                     where shop_id = ? and payment_id = ? and status = 'refunding'",
+                )
+                .bind(tx.shop().get())
+                .bind(payment);
+                tx.execute(query).await.map(|_| ())
+            })
+        })
+        .await
+}
+
+async fn postpone(app: &App, shop: &Shop, payment: Uuid) -> Result<(), Error> {
+    app.transact(shop, move |tx| {
+        Box::pin(async move {
+            let query = sqlx::query(
+                "update payment set due_at = utc_timestamp(3) + interval ? second
+                 where shop_id = ? and payment_id = ? and due_at is not null",
+            )
+            .bind(AGAIN_AFTER_S)
+            .bind(tx.shop().get())
+            .bind(payment);
+            tx.execute(query).await.map(|_| ())
+        })
+    })
+    .await
+}
+
+async fn load(reader: &mut Reader) -> Result<Vec<Due>, Error> {
+    let query = sqlx::query_as(
+        "select payment_id, order_id, status, method, instruction, provider_key, request_key,
+           amount, currency
+         from payment where shop_id = ? and due_at <= utc_timestamp(3)
+         order by due_at limit ?",
+    )
+    .bind(reader.shop().get())
+    .bind(BATCH_MAX);
+    reader.fetch_all(query).await
+}
