@@ -250,4 +250,18 @@ pub struct Status {
     pub shops: u64,
     /// Operations that are neither done nor failed.
     pub open_operations: u64,
+    /// How the buckets of shop ids are shared out.
+    pub buckets: Vec<BucketShare>,
+}
+
+/// How many of the 1024 buckets propose a pod for their new shops.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BucketShare {
+    /// The pod; none counts the buckets that propose nobody.
+    #[schema(value_type = Option<u32>)]
+    pub pod: Option<PodId>,
+    /// Buckets whose new shops go there now.
+    pub live: u32,
+    /// Buckets whose new shops are to go there.
+    pub planned: u32,
 }

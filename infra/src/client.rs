@@ -1,7 +1,7 @@
 //! The control server's client: what the command line, apply and the tests' commands speak through.
 //!
-//! A `GET` is tried again a few times; anything that changes something is sent once, and to the next address only when
-//! no connection came about, so that it cannot be done twice.
+//! A `GET`, and a call that carries an idempotency key, is tried again a few times; anything else is sent once, and to the
+//! next address only when no connection came about, so that it cannot be done twice.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shared::error::Problem;
+use uuid::Uuid;
 
 mod calls;
 mod error;
@@ -24,8 +25,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// the command line.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a `GET` is tried in all: a control server that is started again by its supervisor is back within a second.
-pub const GET_TRIES: u32 = 4;
+/// How often a call that may be repeated is tried in all: a control server that is started again by its supervisor is
+/// back within a second.
+pub const TRIES: u32 = 4;
 
 /// The pause before the second try; it doubles.
 const RETRY_PAUSE: Duration = Duration::from_millis(150);
@@ -77,21 +79,9 @@ impl Control {
         texts.join(", ")
     }
 
-    /// A `GET`, tried up to [`GET_TRIES`] times over all addresses.
+    /// A `GET`.
     async fn get<T: DeserializeOwned>(&self, path: &Path<'_>) -> Result<T, Error> {
-        let mut pause = RETRY_PAUSE;
-        let mut tries = 1;
-        loop {
-            match self.once(&Method::GET, path, None).await {
-                Err(error) if error.worth_another_try() && tries < GET_TRIES => {
-                    tracing::debug!(%error, tries, "asking again");
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                    tries += 1;
-                }
-                answer => return decode(&answer?),
-            }
-        }
+        decode(&self.patiently(&Call::new(Method::GET), path).await?)
     }
 
     /// A call that changes something and gives an answer.
@@ -101,37 +91,55 @@ impl Control {
         T: DeserializeOwned,
     {
         let body = serde_json::to_vec(body).map_err(Error::Encode)?;
-        decode(&self.once(&method, path, Some(body.into())).await?)
+        let call = Call {
+            body: Some(body.into()),
+            ..Call::new(method)
+        };
+        decode(&self.once(&call, path).await?)
     }
 
     /// A call that changes something, without a body or an answer that matters.
     async fn order(&self, method: Method, path: &Path<'_>) -> Result<(), Error> {
-        self.once(&method, path, None).await.map(drop)
+        self.once(&Call::new(method), path).await.map(drop)
     }
 
-    /// One call: the first address that takes a connection gets it.
-    async fn once(
-        &self,
-        method: &Method,
-        path: &Path<'_>,
-        body: Option<Bytes>,
-    ) -> Result<Answer, Error> {
+    /// A call that may be repeated, tried up to [`TRIES`] times over all addresses.
+    async fn patiently(&self, call: &Call, path: &Path<'_>) -> Result<Answer, Error> {
+        let mut pause = RETRY_PAUSE;
+        let mut tries = 1;
+        loop {
+            match self.once(call, path).await {
+                Err(error) if error.worth_another_try() && tries < TRIES => {
+                    tracing::debug!(%error, tries, "asking again");
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                    tries += 1;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// One try: the first address that takes a connection gets it.
+    async fn once(&self, call: &Call, path: &Path<'_>) -> Result<Answer, Error> {
         let mut unreachable = None;
         for base in &self.urls {
-            let url = path.on(base);
             let mut request = self
                 .http
-                .request(method.clone(), url)
+                .request(call.method.clone(), path.on(base))
                 .bearer_auth(self.token.expose_secret());
-            if let Some(body) = &body {
+            if let Some(key) = call.key {
+                request = request.header("idempotency-key", key.to_string());
+            }
+            if let Some(body) = &call.body {
                 request = request
                     .header(http::header::CONTENT_TYPE, "application/json")
                     .body(body.clone());
             }
             match request.send().await {
-                Ok(response) => return self.read(method, base, response).await,
+                Ok(response) => return self.read(&call.method, base, response).await,
                 Err(error) if error.is_connect() => unreachable = Some(error),
-                Err(error) => return Err(self.broken(method, base, error)),
+                Err(error) => return Err(self.broken(&call.method, base, error)),
             }
         }
         Err(match unreachable {
@@ -188,6 +196,23 @@ impl Control {
             url,
             changes,
             source: source.without_url(),
+        }
+    }
+}
+
+/// What is sent, but for where to.
+struct Call {
+    method: Method,
+    body: Option<Bytes>,
+    key: Option<Uuid>,
+}
+
+impl Call {
+    const fn new(method: Method) -> Self {
+        Self {
+            method,
+            body: None,
+            key: None,
         }
     }
 }

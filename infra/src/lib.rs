@@ -1,5 +1,17 @@
 //! What operators run: `podctl`, the control server with the catalog, and the local fleet.
 
+/// The command line: what may be typed.
+pub mod cli;
+
+/// What the commands do.
+pub mod command;
+
+/// How `podctl` speaks.
+pub mod output;
+
+/// What a mistyped name may have meant.
+pub mod suggest;
+
 /// What the control server and its clients say to each other.
 pub mod api;
 
@@ -11,3 +23,30 @@ pub mod catalog;
 
 /// The one runner of schema changes, for pods and for the catalog.
 pub mod migrate;
+
+/// The home folder of a local fleet: what lies where.
+pub mod home_dir;
+
+/// The fleet's secrets, a file each.
+pub mod secrets;
+
+/// `fleet.toml`, the wish.
+pub mod fleet_file;
+
+/// Templates to files.
+pub mod render;
+
+/// What the supervisor shall run, and what it runs.
+pub mod unit;
+
+/// What runs, where, and what it serves.
+pub mod status;
+
+/// What is wrong with a fleet, and what to do.
+pub mod doctor;
+
+/// The control server's way into the databases of pods.
+pub mod pod_store;
+
+/// The control server.
+pub mod serve;

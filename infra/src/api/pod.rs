@@ -2,38 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use shared::PodId;
+pub use shared::routes::wire::PodStatus;
 use utoipa::ToSchema;
-
-/// Whether a pod takes shops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum PodStatus {
-    /// Serves and takes new shops.
-    Active,
-    /// Serves, takes no new shops.
-    Draining,
-    /// Not to be asked at all.
-    Offline,
-}
-
-impl PodStatus {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Active, Self::Draining, Self::Offline];
-
-    /// The word in SQL, JSON and on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Draining => "draining",
-            Self::Offline => "offline",
-        }
-    }
-
-    /// Reads the word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.as_str() == word)
-    }
-}
 
 /// What speaks at an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -135,6 +105,7 @@ pub struct Pod {
     /// How many shops it takes.
     pub max_shops: u64,
     /// Whether it takes any.
+    #[schema(value_type = String)]
     pub status: PodStatus,
     /// How many it has.
     pub shops: u64,
@@ -169,6 +140,7 @@ pub struct PodPut {
     /// How many shops it takes.
     pub max_shops: u64,
     /// Whether it takes any.
+    #[schema(value_type = String)]
     pub status: PodStatus,
     /// Its servers and processes.
     pub endpoints: Vec<Endpoint>,
@@ -179,6 +151,7 @@ pub struct PodPut {
 #[serde(deny_unknown_fields)]
 pub struct PodStatusChange {
     /// The status wanted.
+    #[schema(value_type = String)]
     pub status: PodStatus,
     /// For the audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

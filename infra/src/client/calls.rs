@@ -4,8 +4,9 @@ use reqwest::Method;
 use shared::{PodId, ShopId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use uuid::Uuid;
 
-use super::{Control, Error, Path};
+use super::{Call, Control, Error, Path, decode};
 use crate::api::{
     History, Operation, OperationChange, OperationList, OperationNew, PlacementAt, Pod, PodList,
     PodPut, PodStatusChange, PrimaryChange, SHOP_PAGE_MAX, Shop, ShopNew, ShopPage, StateChange,
@@ -42,9 +43,15 @@ impl Control {
         self.get(&Path::of(&["shops", reference])).await
     }
 
-    /// Makes a shop.
-    pub async fn shop_create(&self, new: &ShopNew) -> Result<Shop, Error> {
-        self.send(Method::POST, &Path::of(&["shops"]), new).await
+    /// Makes a shop. `key` names this one wish: the same again gives the same shop, so it is tried again like a `GET`.
+    pub async fn shop_create(&self, new: &ShopNew, key: Uuid) -> Result<Shop, Error> {
+        let body = serde_json::to_vec(new).map_err(Error::Encode)?;
+        let call = Call {
+            body: Some(body.into()),
+            key: Some(key),
+            ..Call::new(Method::POST)
+        };
+        decode(&self.patiently(&call, &Path::of(&["shops"])).await?)
     }
 
     /// Freezes it, takes it offline, or gives it back.

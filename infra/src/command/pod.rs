@@ -1,0 +1,128 @@
+//! `podctl pod`, but for `add`, which is an apply.
+
+use anyhow::anyhow;
+use serde::Serialize;
+
+use super::Context;
+use crate::api::{Pod, PodStatus, PodStatusChange};
+use crate::client::{Control, Error};
+use crate::output::{facts, or_dash, table};
+use crate::suggest;
+
+#[derive(Serialize)]
+struct Pods {
+    pods: Vec<Pod>,
+}
+
+/// `podctl pod list`.
+pub async fn list(cx: &Context) -> anyhow::Result<()> {
+    let pods = cx.control()?.pods().await?;
+    Ok(cx.out.result(&Pods { pods }, |list| {
+        let rows = list.pods.iter().map(pod_row).collect();
+        let header = [
+            "id", "name", "status", "region", "pool", "class", "shops", "term",
+        ];
+        table("no pods; add one with `podctl pod add`", header, rows)
+    })?)
+}
+
+/// `podctl pod show`.
+pub async fn show(cx: &Context, reference: &str) -> anyhow::Result<()> {
+    let control = cx.control()?;
+    let pod = or_known_pods(&control, reference, control.pod(reference).await).await?;
+    Ok(cx.out.result(&pod, pod_facts)?)
+}
+
+/// `podctl pod drain` and `undrain`.
+pub async fn set_status(
+    cx: &Context,
+    reference: &str,
+    status: PodStatus,
+    reason: Option<String>,
+) -> anyhow::Result<()> {
+    let control = cx.control()?;
+    let answer = control
+        .pod_status(reference, &PodStatusChange { status, reason })
+        .await;
+    let pod = or_known_pods(&control, reference, answer).await?;
+    Ok(cx.out.result(&pod, |pod| {
+        let stay = match (pod.status, pod.shops) {
+            (PodStatus::Draining, 1..) => format!("; its {} shops stay", pod.shops),
+            (PodStatus::Draining | PodStatus::Active | PodStatus::Offline, _) => String::new(),
+        };
+        format!("{} is {}{stay}", pod.name, pod.status.as_str())
+    })?)
+}
+
+/// Passes an answer on; where no pod has that name, says which ones there are.
+pub(super) async fn or_known_pods<T>(
+    control: &Control,
+    reference: &str,
+    answer: Result<T, Error>,
+) -> anyhow::Result<T> {
+    match answer {
+        Err(error) if error.is_not_found() => {
+            let pods = control.pods().await.unwrap_or_default();
+            let names = pods.iter().map(|pod| pod.name.as_str());
+            let meant = suggest::did_you_mean(&suggest::near(reference, names));
+            Err(anyhow!(
+                "there is no pod {reference:?}{meant} (all of them: podctl pod list)"
+            ))
+        }
+        answer => Ok(answer?),
+    }
+}
+
+fn pod_row(pod: &Pod) -> [String; 8] {
+    [
+        pod.id.to_string(),
+        pod.name.clone(),
+        pod.status.as_str().into(),
+        pod.region.clone(),
+        pod.pool.clone(),
+        pod.class.clone(),
+        format!("{} of {}", pod.shops, pod.max_shops),
+        pod.term.to_string(),
+    ]
+}
+
+fn pod_facts(pod: &Pod) -> String {
+    let Pod {
+        id,
+        name,
+        region,
+        pool,
+        class,
+        max_shops,
+        status,
+        shops,
+        term,
+        version,
+        endpoints,
+    } = pod;
+    let head = facts(&[
+        ("id", id.to_string()),
+        ("name", name.clone()),
+        ("status", status.as_str().into()),
+        ("region", region.clone()),
+        ("pool", pool.clone()),
+        ("class", class.clone()),
+        ("shops", format!("{shops} of {max_shops}")),
+        ("term", term.to_string()),
+        ("version", version.to_string()),
+    ]);
+    let rows = endpoints.iter().map(|endpoint| {
+        [
+            endpoint.kind.as_str().into(),
+            endpoint.role.as_str().into(),
+            endpoint.address.clone(),
+            or_dash(endpoint.socket.as_ref()),
+        ]
+    });
+    let servers = table(
+        "no servers",
+        ["kind", "role", "address", "socket"],
+        rows.collect(),
+    );
+    format!("{head}\n\n{servers}")
+}

@@ -1,0 +1,139 @@
+//! Operations, buckets, processes, disks.
+
+use time::{Duration, OffsetDateTime};
+
+use super::Found;
+use crate::api::{OperationState, PodStatus};
+use crate::doctor::Severity;
+use crate::doctor::facts::{Catalog, Disk, Unit};
+
+/// A shop id modulo this is its bucket, for ever.
+const BUCKETS: u32 = 1024;
+
+/// The control server takes up what a crash left within seconds; what has not moved for this long is stuck.
+const OPERATION_STUCK: Duration = Duration::minutes(1);
+
+/// With less than this share free a binlog or a copy of a table may not fit any more.
+const DISK_LOW_PERCENT: u64 = 10;
+
+/// With less than this share free the servers stop at any moment.
+const DISK_OUT_PERCENT: u64 = 2;
+
+pub(super) fn operations(catalog: &Catalog, now: OffsetDateTime, found: &mut Found) {
+    for operation in &catalog.operations {
+        if operation.state != OperationState::Running
+            || now - operation.changed_at < OPERATION_STUCK
+        {
+            continue;
+        }
+        let step = operation.step.as_deref().unwrap_or("its first step");
+        let why = operation
+            .error
+            .as_deref()
+            .map(|e| format!(" ({e})"))
+            .unwrap_or_default();
+        let fix = if operation.kind == "apply" {
+            "finish it: podctl apply"
+        } else {
+            "the control server finishes it when what it needs is there: mend the other findings first"
+        };
+        found.warning(
+            "operation",
+            format!("{} {}", operation.kind, operation.subject),
+            format!("unfinished since {}, at {step}{why}", operation.changed_at),
+            fix,
+        );
+    }
+}
+
+pub(super) fn buckets(catalog: &Catalog, found: &mut Found) {
+    let shares = &catalog.status.buckets;
+    let sum: u32 = shares.iter().map(|share| share.live).sum();
+    if sum != BUCKETS {
+        found.error(
+            "bucket",
+            "bucket_placement",
+            format!("it has {sum} rows, not {BUCKETS}: shops of the missing buckets get any pod"),
+            "restore the catalog from a copy",
+        );
+    }
+    for share in shares.iter().filter(|share| share.live > 0) {
+        let Some(id) = share.pod else { continue };
+        let live = share.live;
+        match catalog.pods.iter().find(|pod| pod.id == id).map(|pod| (&pod.name, pod.status)) {
+            Some((_, PodStatus::Active | PodStatus::Draining)) => {}
+            Some((name, PodStatus::Offline)) => found.warning(
+                "bucket",
+                name,
+                format!("{live} buckets propose it for new shops, and it is offline"),
+                "new shops go to the emptiest pod that fits meanwhile; bring the pod back, or add one",
+            ),
+            None => found.error(
+                "bucket",
+                format!("pod {id}"),
+                format!("{live} buckets propose it, and there is no such pod"),
+                "restore the catalog from a copy",
+            ),
+        }
+    }
+}
+
+pub(super) fn units(units: &[Unit], found: &mut Found) {
+    for unit in units {
+        let Unit {
+            name,
+            wanted,
+            pid,
+            ready,
+            log,
+        } = unit;
+        match (wanted, pid) {
+            (false, _) => found.warning(
+                "process",
+                name,
+                "an operator stopped it",
+                format!("start it when it is wanted again: podctl process start {name}"),
+            ),
+            (true, None) => found.error(
+                "process",
+                name,
+                "it does not run",
+                format!("start the fleet with `podctl up`; if it runs, {log} says why this process does not"),
+            ),
+            (true, Some(_)) => {
+                if let Some(Err(why)) = ready {
+                    found.error(
+                        "process",
+                        name,
+                        format!("it runs and is not ready: {why}"),
+                        format!("{log} says more"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn disks(disks: &[Disk], found: &mut Found) {
+    for disk in disks {
+        let percent = u128::from(disk.free) * 100 / u128::from(disk.total.max(1));
+        let severity = if percent < u128::from(DISK_OUT_PERCENT) {
+            Severity::Error
+        } else if percent < u128::from(DISK_LOW_PERCENT) {
+            Severity::Warning
+        } else {
+            continue;
+        };
+        found.add(
+            severity,
+            "disk",
+            &disk.path,
+            format!(
+                "{} MiB of {} MiB are free ({percent} %)",
+                disk.free >> 20,
+                disk.total >> 20
+            ),
+            "make room: a database server with a full disk stops in the middle of its writes",
+        );
+    }
+}
