@@ -164,7 +164,7 @@ async fn customer(tx: &mut Tx, cart: &Cart) -> Result<Uuid, Error> {
     // Another checkout may be making it just now: this waits for that one, and then leaves its row as it is.
     let insert = sqlx::query(
         "insert into customer (shop_id, customer_id, email) values (?, ?, ?)
-         on duplicate key update email = values(email)",
+         on duplicate key update email = customer.email",
     )
     .bind(tx.shop().get())
     .bind(cart.customer)
