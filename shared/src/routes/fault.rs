@@ -157,6 +157,8 @@ pub enum Refusal {
     },
     #[error("the new table has {new} shops, the one in use {held}: half of them or more are gone")]
     Shrunk { held: usize, new: usize },
+    #[error("the new table is of another incarnation and has no shop, the one in use has {held}")]
+    Emptied { held: usize },
 }
 
 impl Refusal {
@@ -165,15 +167,21 @@ impl Refusal {
         match self {
             Self::Backwards { .. } => "backwards",
             Self::Shrunk { .. } => "shrunk",
+            Self::Emptied { .. } => "emptied",
         }
     }
 }
 
 /// Whether `new` may take the place of `held`. A table of another incarnation may: its catalog was restored, by
-/// an operator's deed, and neither version nor size can be compared with what was before.
+/// an operator's deed, and neither version nor size can be compared with what was before. Only an empty one may not: that
+/// is a catalog that was lost and begun anew, and the shops that are served are better than none.
 pub fn check_replacement(held: &RouteTable, new: &RouteTable) -> Result<(), Refusal> {
     if held.incarnation() != new.incarnation() {
-        return Ok(());
+        return if new.is_empty() && !held.is_empty() {
+            Err(Refusal::Emptied { held: held.len() })
+        } else {
+            Ok(())
+        };
     }
     let (before, after) = (held.version(), new.version());
     if after < before {

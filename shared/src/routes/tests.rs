@@ -149,7 +149,7 @@ fn the_list_of_faults_is_bounded_and_says_so() {
 }
 
 #[test]
-fn an_epoch_never_goes_down_and_has_one_owner() {
+fn inv2_an_epoch_never_goes_down_and_has_one_owner() {
     let table = table([shop(1, "a", &[], 1, 5)]);
     let apply = |version, pod, epoch| {
         table.apply(&change(version, Now::Shop(shop(1, "a", &[], pod, epoch))))
@@ -204,7 +204,12 @@ fn a_table_that_went_back_or_shrank_does_not_replace() {
         Ok(()),
         "a restored catalog is accepted"
     );
-    assert_eq!(check_replacement(&of(1, 1, 0), &of(1, 1, 0)), Ok(()));
+    assert_eq!(
+        reason(of(2, 1, 0)),
+        Err("emptied"),
+        "a catalog that was lost"
+    );
+    assert_eq!(check_replacement(&of(1, 1, 0), &of(2, 1, 0)), Ok(()));
 }
 
 /// A host goes to and fro between two shops; readers never find it with neither.
