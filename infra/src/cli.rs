@@ -192,7 +192,7 @@ mod tests {
             ("shop token", "<SHOP>"),
             ("shop where milk --at yesterday", "RFC 3339"),
             ("pod add Third_Pod", "pod name"),
-            ("pod add third --replicas 1", "--replicas"),
+            ("pod add third --max-shops 0", "--max-shops"),
             ("--timeout 0s status", "more than nothing"),
             ("--timeout 30 status", "like 500ms"),
             ("shops", "'shop'"),

@@ -240,7 +240,9 @@ fn parse_url(text: &str) -> Result<Url, Error> {
         url: text.into(),
         why: why.into(),
     };
-    let url = Url::parse(text).map_err(|e| bad(&e.to_string()))?;
+    let Ok(url) = Url::parse(text) else {
+        return Err(bad("it must look like http://127.0.0.1:7000"));
+    };
     match url.scheme() {
         "http" if url.has_host() => Ok(url),
         "https" => Err(bad(
@@ -301,7 +303,7 @@ mod tests {
         for (text, part) in [
             ("https://control.example", "tunnel"),
             ("127.0.0.1:7000", "must look like"),
-            ("control", "relative URL"),
+            ("control", "must look like"),
         ] {
             let error = parse_url(text).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(text), "{error}");

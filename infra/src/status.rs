@@ -7,6 +7,7 @@ use shared::PodId;
 use crate::api;
 use crate::fleet_file::FleetFile;
 use crate::home_dir::HomeDir;
+use crate::pod_store::DATABASE;
 use crate::secrets::{self, Account};
 use crate::unit::{self, Kind, RunState, State, Unit};
 use report::{ControlServer, Edge, Mysql, Pod, Process, Redis, Report, Server, Shop};
@@ -15,9 +16,6 @@ mod print;
 pub mod report;
 
 pub use print::text;
-
-/// The database with the shops' rows.
-pub const DATABASE: &str = "podhost";
 
 /// Where the servers of a local fleet listen.
 const LOCAL_HOST: &str = "127.0.0.1";

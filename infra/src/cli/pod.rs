@@ -38,7 +38,7 @@ pub enum PodCommand {
 /// `podctl pod add`. What is not given is fleet.toml's default.
 #[derive(Debug, Args)]
 pub struct PodAdd {
-    /// Its name: a-z, 0-9 and '-', with a letter [default: pod-<id>]
+    /// Its name: a-z, 0-9 and '-', with a letter first [default: pod-<id>]
     #[arg(value_parser = name)]
     pub name: Option<String>,
     /// Its number [default: the next free one]
@@ -54,14 +54,8 @@ pub struct PodAdd {
     #[arg(long)]
     pub class: Option<String>,
     /// How many shops it takes
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub max_shops: Option<u64>,
-    /// How many application processes it runs
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub processes: Option<u32>,
-    /// How many replicas follow its primary; fewer than two cannot replace a lost primary
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=8))]
-    pub replicas: Option<u32>,
 }
 
 fn name(text: &str) -> Result<String, String> {

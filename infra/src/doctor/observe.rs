@@ -44,7 +44,7 @@ pub async fn observe(control: &Control, home: Option<&HomeDir>) -> anyhow::Resul
         (Ok(catalog), _) => catalog
             .pods
             .iter()
-            .map(|pod| (pod.id, by_catalog(pod)))
+            .map(|pod| (pod.id, by_catalog(pod, home)))
             .collect(),
         (Err(_), Some(home)) => by_units(home)?,
         (Err(_), None) => BTreeMap::new(),
@@ -76,7 +76,7 @@ async fn catalog(control: &Control) -> Result<Catalog, crate::client::Error> {
     })
 }
 
-fn by_catalog(pod: &api::Pod) -> Target {
+fn by_catalog(pod: &api::Pod, home: Option<&HomeDir>) -> Target {
     let servers = || {
         pod.endpoints
             .iter()
@@ -88,9 +88,20 @@ fn by_catalog(pod: &api::Pod) -> Target {
             .map(|e| (e.address.clone(), e.role == EndpointRole::Primary))
             .collect(),
         secret: match secret {
-            Some(reference) => reference.parse::<SecretRef>().map_err(|e| e.to_string()),
+            Some(reference) => {
+                let secret = reference.parse::<SecretRef>().map_err(|e| e.to_string());
+                secret.map(|secret| resolve(secret, home))
+            }
             None => Err("the catalog refers to no password for it".into()),
         },
+    }
+}
+
+/// A relative file lies among the home's secrets.
+fn resolve(secret: SecretRef, home: Option<&HomeDir>) -> SecretRef {
+    match (secret, home) {
+        (SecretRef::File(file), Some(home)) => SecretRef::File(home.secrets().join(file)),
+        (secret @ (SecretRef::File(_) | SecretRef::Env(_)), _) => secret,
     }
 }
 

@@ -12,8 +12,8 @@ use super::{SERVER_WITHIN, Target};
 use crate::doctor::facts::{
     Asked, Contents, Home, Identity, LedgerRow, Pod, Replica, Server, ServerState, Table,
 };
+use crate::pod_store::DATABASE;
 use crate::secrets::Account;
-use crate::status::DATABASE;
 
 /// Homes read at once: a pod of many shops is read in pieces.
 const HOMES_PAGE: u32 = 10_000;

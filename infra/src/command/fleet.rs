@@ -1,0 +1,81 @@
+//! The local fleet: `up`, `down`, `plan`, `apply`, `pod add`, `serve`.
+
+use serde::Serialize;
+
+use super::Context;
+use crate::cli::{PodAdd, Serve, Up};
+use crate::fleet_file::{self, FleetFile, PodNew, PodWish};
+use crate::home_dir::HomeDir;
+use crate::output::{Steps, note};
+use crate::plan::Plan;
+use crate::{apply, down, plan, serve, up};
+
+/// `podctl up`: returns when the fleet has ended.
+pub async fn up(cx: &Context, wish: Up) -> anyhow::Result<()> {
+    let Up { edge_port, no_demo, mysqld } = wish;
+    let options = up::Options { home: cx.home_wish(), edge_port, demo: !no_demo, mysqld };
+    up::run(options, &Steps::default()).await
+}
+
+/// `podctl down`.
+pub async fn down(cx: &Context) -> anyhow::Result<()> {
+    down::run(&cx.home()?).await
+}
+
+/// `podctl serve`: returns when the control server has ended.
+pub async fn serve(cx: &Context, wish: Serve) -> anyhow::Result<()> {
+    let Serve { config, check_config } = wish;
+    let config = match config {
+        Some(config) => config,
+        None => cx.home()?.control_config(),
+    };
+    serve::run(serve::Options { config, check_config }).await
+}
+
+/// `podctl plan`.
+pub async fn plan(cx: &Context) -> anyhow::Result<()> {
+    let plan = plan::make(&cx.home()?).await?;
+    Ok(cx.out.result(&plan, ToString::to_string)?)
+}
+
+/// What `apply` and `pod add` answer.
+#[derive(Debug, Serialize)]
+struct Applied<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<&'a PodWish>,
+    #[serde(flatten)]
+    plan: &'a Plan,
+}
+
+/// `podctl apply`.
+pub async fn apply(cx: &Context) -> anyhow::Result<()> {
+    bring_up(cx, &cx.home()?, None).await
+}
+
+/// `podctl pod add`: the wish first, so that an interrupted one is finished by `podctl apply`.
+pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
+    let home = cx.home()?;
+    let PodAdd { name, id, region, pool, class, max_shops } = wish;
+    let (name, id) = match name {
+        Some(name) => (name, id),
+        None => {
+            let id = id.map_or_else(|| FleetFile::load(&home)?.next_id(), Ok)?;
+            (format!("pod-{id}"), Some(id))
+        }
+    };
+    let pod = fleet_file::add_pod(&home, &PodNew { name, id, region, pool, class, max_shops })?;
+    bring_up(cx, &home, Some(&pod)).await
+}
+
+async fn bring_up(cx: &Context, home: &HomeDir, pod: Option<&PodWish>) -> anyhow::Result<()> {
+    let plan = plan::make(home).await?;
+    let applied = apply::run(home, &plan, &Steps::default()).await;
+    if applied.is_err() {
+        note("podctl: what is done stays done; `podctl apply` goes on from there");
+    }
+    applied?;
+    Ok(cx.out.result(&Applied { pod, plan: &plan }, |applied| match applied.pod {
+        Some(pod) => format!("pod {} ({}) serves", pod.name, pod.id),
+        None => "the fleet is what fleet.toml says".into(),
+    })?)
+}
