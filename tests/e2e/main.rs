@@ -4,9 +4,39 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+mod bad_input;
+mod cache;
+mod catalog_down;
+mod checkout;
+mod commit_unknown;
+mod frozen_process;
+mod headers;
+mod home_table;
+mod isolation;
+mod outbox;
+mod primary_lost;
+mod restart_under_load;
 mod routing;
+mod server_restart_orders;
 mod sqlx_faults;
 
 fn main() -> Result<ExitCode> {
-    tests::suite::run([routing::list(), sqlx_faults::list()].concat())
+    let tests = [
+        routing::list(),
+        headers::list(),
+        bad_input::list(),
+        checkout::list(),
+        home_table::list(),
+        isolation::list(),
+        cache::list(),
+        outbox::list(),
+        commit_unknown::list(),
+        frozen_process::list(),
+        primary_lost::list(),
+        catalog_down::list(),
+        restart_under_load::list(),
+        server_restart_orders::list(),
+        sqlx_faults::list(),
+    ];
+    tests::suite::run(tests.concat())
 }

@@ -38,12 +38,25 @@ pub use http_call::{Answer, Call, Edge, PodDoor};
 pub mod shop;
 pub use shop::{Product, Shop};
 
+/// Metrics of an admin port.
+pub mod metrics;
+
 /// Many buyers at once, for the tests that break something meanwhile.
 pub mod load;
 
 /// Sessions on the fleet's MySQL servers, and the rows that tests look at.
 pub mod mysql;
 pub use mysql::Server;
+
+/// Events as a consumer gets them.
+pub mod outbox;
+
+/// A connection to a pod's Redis.
+pub async fn redis_of(redis: &status::Redis) -> anyhow::Result<redis::aio::MultiplexedConnection> {
+    use anyhow::Context as _;
+    let client = redis::Client::open(redis.url.as_str()).context("the URL of a Redis")?;
+    client.get_multiplexed_async_connection().await.context("connect to Redis")
+}
 
 /// A TCP proxy whose wire can be cut, slowed and silenced.
 pub mod chaos;

@@ -69,6 +69,11 @@ impl Server {
             .with_context(|| format!("connect to port {}", self.port))
     }
 
+    /// A session without a database, to see whether the account is let in at all.
+    pub async fn connect_without_database(&self) -> Result<MySqlConnection> {
+        Self { options: self.options.clone().database(""), ..self.clone() }.connect().await
+    }
+
     /// Statements without an answer, in a session of their own.
     pub async fn run(&self, sql: &str) -> Result<()> {
         let mut session = self.connect().await?;

@@ -93,6 +93,11 @@ impl Podctl {
         Ok(ended.stdout)
     }
 
+    /// The same for arguments in an array, whose future borrows nothing but them.
+    pub async fn ok_owned<const N: usize>(&self, args: [&str; N]) -> Result<String> {
+        self.ok(&args).await
+    }
+
     /// Runs it with `--json`, wants success and JSON of that form.
     pub async fn json<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
         let args = [args, &["--json"]].concat();

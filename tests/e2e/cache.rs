@@ -1,0 +1,105 @@
+//! What buyers see of a change, with the caches warm, late, and gone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use tests::fleet::RECOVER_MAX;
+use tests::suite::Test;
+use tests::{Call, Fleet, Product, Shop, tests, wait_until};
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![
+        shares: a_change_is_in_every_answer_within_two_seconds, inv11_a_strong_read_sees_every_acknowledged_write;
+        alone: without_redis_the_pod_works;
+    ]
+}
+
+/// The stated age of `available`, and one turn of the cached home.
+const STALE_MAX: Duration = Duration::from_secs(3);
+
+async fn change(shop: &Shop, product: &Product, body: &Value) -> Result<()> {
+    let path = format!("/api/v1/products/{}", product.id);
+    let call = Call::new(Method::PATCH, path).token(&shop.token).json(body);
+    shop.send(call).await?.wants(200).map(drop)
+}
+
+async fn shown(shop: &Shop, product: &Product) -> Result<Product> {
+    shop.get(&format!("/api/v1/products/{}", product.id)).await?.wants(200)?.json()
+}
+
+/// Title and price changed, and units sold: with entries warm in both processes and in Redis, all answers show it two
+/// seconds later, in the product and in the list, and none goes back afterwards.
+async fn a_change_is_in_every_answer_within_two_seconds(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(2).await?;
+    let mug = shop.product("Old", "1.00", 5).await?;
+    for _ in 0..8 {
+        assert_eq!(shown(&shop, &mug).await?.title, "Old");
+        shop.get("/api/v1/products").await?.wants(200)?;
+    }
+    for round in 0..3 {
+        let title = format!("New {round}");
+        change(&shop, &mug, &json!({"title": title, "price": "2.50"})).await?;
+        shop.buy(&format!("cache-{round}"), &[(&mug, 1)]).await?;
+        tokio::time::sleep(STALE_MAX).await;
+        for _ in 0..8 {
+            let now = shown(&shop, &mug).await?;
+            assert_eq!((now.title.as_str(), now.price.as_str()), (title.as_str(), "2.50"));
+            assert_eq!(now.available, 4 - round);
+            let list: Value = shop.get("/api/v1/products").await?.wants(200)?.json()?;
+            assert_eq!(list["products"][0]["title"], title.as_str());
+            assert_eq!(list["products"][0]["available"], 4 - round);
+        }
+    }
+    Ok(())
+}
+
+/// Strong reads through both processes right after each acknowledged write: never the value before.
+async fn inv11_a_strong_read_sees_every_acknowledged_write(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let mug = shop.product("Mug", "1.00", 0).await?;
+    let path = format!("/api/v1/products/{}/inventory", mug.id);
+    for n in 1..=30 {
+        let put = Call::new(Method::PUT, path.as_str()).token(&shop.token).json(&json!({"available": n}));
+        shop.send(put).await?.wants(200)?;
+        for _ in 0..2 {
+            assert_eq!(shop.available(&mug).await?, n);
+        }
+    }
+    Ok(())
+}
+
+/// Redis is killed and stays down: products are shown and sold, no answer takes long, changes still appear; then it is
+/// frozen instead, which is worse, and the same holds.
+async fn without_redis_the_pod_works(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let mug = shop.product("Mug", "1.00", 100).await?;
+    let works = async |how: &str| -> Result<()> {
+        let started = Instant::now();
+        for n in 0..5 {
+            let title = format!("{how} {n}");
+            change(&shop, &mug, &json!({"title": title})).await.with_context(|| how.to_owned())?;
+            shop.buy(&title, &[(&mug, 1)]).await.with_context(|| how.to_owned())?;
+            shown(&shop, &mug).await.with_context(|| how.to_owned())?;
+        }
+        // Fifteen requests; a few of them may wait for Redis once, none for long.
+        ensure!(started.elapsed() < Duration::from_secs(15), "{how}: took {:?}", started.elapsed());
+        wait_until("the change is shown", STALE_MAX, async || {
+            ensure!(shown(&shop, &mug).await?.title == format!("{how} 4"), "an old title");
+            Ok(())
+        })
+        .await
+    };
+    fleet.kill_and_hold_down("redis-1").await?;
+    works("killed").await?;
+    fleet.let_up("redis-1").await?;
+    wait_until("Redis is back", RECOVER_MAX, async || {
+        tests::redis_of(&fleet.status().await?.pod(1)?.redis).await.map(drop)
+    })
+    .await?;
+    let frozen = fleet.unit("redis-1")?.freeze()?;
+    works("frozen").await?;
+    frozen.thaw();
+    works("thawed").await
+}

@@ -1,0 +1,321 @@
+//! No shop sees, changes or slows another one: at every endpoint, in the cache, in jobs, and in who holds whose keys.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use serde_json::json;
+use shared::home::HomeState;
+use tests::own_pod::OwnPod;
+use tests::shop::{Order, checkout_body};
+use tests::suite::Test;
+use tests::{Call, Fleet, Product, Server, Shop, tests};
+use tokio::process::Command;
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![shares:
+        inv11_no_endpoint_shows_or_changes_another_shops_rows,
+        inv11_the_cache_keeps_shops_and_epochs_apart,
+        inv11_events_of_a_shop_carry_its_id_and_stay_in_its_pod,
+        inv7_every_tenant_table_is_keyed_by_shop_first,
+        inv7_an_account_of_one_pod_is_refused_by_another,
+        inv7_a_pod_holds_no_secret_of_another,
+        inv7_a_pod_refuses_the_database_of_another,
+    ]
+}
+
+/// Who may call an endpoint, as the pod's own table says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Anyone,
+    Merchant,
+    /// The merchant, or the holder of the order's access token.
+    Order,
+}
+
+/// An endpoint of the table, as `METHOD path who`.
+#[derive(Debug, Clone)]
+struct Endpoint {
+    method: Method,
+    path: String,
+    who: Who,
+}
+
+/// The routes of the binary under test, printed from the table that its router is made of.
+async fn endpoints() -> Result<Vec<Endpoint>> {
+    let output = Command::new(tests::process::binary("pod")?).arg("--print-routes").output().await;
+    let output = output.context("run pod --print-routes")?;
+    let text = String::from_utf8(output.stdout).context("routes are text")?;
+    let mut endpoints = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(method), Some(path), Some(who)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let who = match who {
+            "anyone" => Who::Anyone,
+            "merchant" => Who::Merchant,
+            "order" => Who::Order,
+            other => anyhow::bail!("{line}: who is {other}?"),
+        };
+        let method = method.parse().with_context(|| line.to_owned())?;
+        endpoints.push(Endpoint { method, path: path.to_owned(), who });
+    }
+    ensure!(endpoints.len() >= 12, "the issue names more endpoints than:\n{text}");
+    Ok(endpoints)
+}
+
+/// What the victim has that another shop must not reach.
+struct Victim {
+    shop: Shop,
+    product: Product,
+    order: Order,
+}
+
+impl Victim {
+    async fn of(fleet: &Fleet, pod: u32) -> Result<Self> {
+        let shop = fleet.shop(pod).await?;
+        let product = shop.product(&format!("Secret of {}", shop.handle), "77.77", 10).await?;
+        let order = shop.buy("victim", &[(&product, 1)]).await?;
+        Ok(Self { shop, product, order })
+    }
+
+    /// The call with the victim's ids in the path and in the body. A new endpoint whose parameter is not known here
+    /// fails the test until it is.
+    fn call(&self, endpoint: &Endpoint) -> Result<Call> {
+        let Endpoint { method, path, .. } = endpoint;
+        let thing = if path.contains("/orders/") { &self.order.id } else { &self.product.id };
+        let filled = path.replace("{id}", thing).replace("{product}", thing).replace("{order}", thing);
+        ensure!(!filled.contains('{'), "{path}: an unknown parameter; teach the test what it names");
+        let call = Call::new(method.clone(), filled).key(format!("isolation {method} {path}"));
+        Ok(match (method.as_str(), path.as_str()) {
+            ("GET", _) => call,
+            (_, "/api/v1/checkouts") => call.json(&checkout_body(&[(&self.product, 1)], "approve")),
+            (_, "/api/v1/products") => {
+                call.json(&json!({"title": "Intruder", "price": "1.00", "currency": "USD", "available": 1}))
+            }
+            (_, path) if path.ends_with("/inventory") => call.json(&json!({"available": 1})),
+            ("PATCH", _) => call.json(&json!({"title": "Intruder"})),
+            (_, path) if path.starts_with("/api/") => call.json(&json!({})),
+            _ => call.body(
+                "application/x-www-form-urlencoded",
+                format!("product_id={}&quantity=1&email=a%40example.com&outcome=approve&key=isolation", thing),
+            ),
+        })
+    }
+
+    /// Everything of the victim that could have been changed.
+    async fn state(&self, primary: &Server) -> Result<String> {
+        let id = self.shop.id;
+        let mut state = Vec::new();
+        for table in ["product", "inventory", "shop_order", "order_item", "payment", "shipment", "customer", "outbox"] {
+            state.push(format!("{table}: {}", primary.rows(table, id).await?));
+        }
+        let product = format!("select concat(title, price) from product where shop_id = {id}");
+        let stock = format!("select available from inventory where shop_id = {id}");
+        let orders = format!("select group_concat(status) from shop_order where shop_id = {id}");
+        for sql in [product, stock, orders] {
+            state.push(primary.text(&sql).await?);
+        }
+        Ok(state.join("; "))
+    }
+}
+
+/// Every endpoint of the router's own table is called with a victim's ids: in another shop (of the same pod and of the
+/// other one) with that shop's token, and in the victim's shop with the other's token and without any. No answer shows
+/// the victim's data except what anyone may see in the victim's own shop, and nothing of the victim changes.
+async fn inv11_no_endpoint_shows_or_changes_another_shops_rows(fleet: &Fleet) -> Result<()> {
+    let victim = Victim::of(fleet, 1).await?;
+    let primary = fleet.primary(1).await?;
+    let before = victim.state(&primary).await?;
+    let intruders = [fleet.shop(1).await?, fleet.shop(2).await?];
+    for endpoint in endpoints().await? {
+        let name = format!("{} {}", endpoint.method, endpoint.path);
+        let call = victim.call(&endpoint)?;
+        let by_id = endpoint.path.contains('{');
+        for intruder in &intruders {
+            // In the intruder's own shop with its own good token.
+            let answer = intruder.send(call.clone().token(&intruder.token)).await?;
+            let text = answer.text();
+            ensure!(!text.contains("Secret of") && !text.contains("77.77"), "{name} shows: {text}");
+            if by_id {
+                // 404, not 403: that the thing exists elsewhere is nobody's business.
+                ensure!(answer.status == 404, "{name} in another shop: {} {text}", answer.status);
+            }
+            // In the victim's shop with the intruder's token.
+            if endpoint.who != Who::Anyone {
+                let answer = victim.shop.send(call.clone().token(&intruder.token)).await?;
+                let status = answer.status;
+                ensure!(status == 401, "{name} with another shop's token: {status} {}", answer.text());
+            }
+        }
+        if endpoint.who != Who::Anyone {
+            let answer = victim.shop.send(call.clone()).await?;
+            ensure!(answer.status == 401, "{name} without a token: {}", answer.status);
+        }
+    }
+    let after = victim.state(&primary).await?;
+    // A checkout and a storefront form in the victim's own shop are anyone's right, but none was sent there.
+    assert_eq!(after, before);
+    Ok(())
+}
+
+/// Two shops ask for the same path and id right after each other, so that both find warm caches; a changed epoch finds
+/// nothing old; every key in the pod's Redis begins with the shop and its epoch.
+async fn inv11_the_cache_keeps_shops_and_epochs_apart(fleet: &Fleet) -> Result<()> {
+    let (a, b) = (fleet.shop(1).await?, fleet.shop(1).await?);
+    let mug = a.product("Of A", "1.00", 1).await?;
+    b.product("Of B", "2.00", 2).await?;
+    let path = format!("/api/v1/products/{}", mug.id);
+    for _ in 0..6 {
+        a.get(&path).await?.wants(200)?;
+        b.get(&path).await?.wants_problem(404, "not-found")?;
+        let lists = [a.get("/api/v1/products").await?.text(), b.get("/api/v1/products").await?.text()];
+        ensure!(lists[0].contains("Of A") && !lists[0].contains("Of B"), "{}", lists[0]);
+        ensure!(lists[1].contains("Of B") && !lists[1].contains("Of A"), "{}", lists[1]);
+    }
+    let status = fleet.status().await?;
+    let mut redis = tests::redis_of(&status.pod(1)?.redis).await?;
+    let keys: Vec<String> = redis::cmd("keys").arg("*").query_async(&mut redis).await?;
+    let cached: Vec<&String> = keys.iter().filter(|k| k.contains(&mug.id)).collect();
+    ensure!(!cached.is_empty(), "the product is not cached in Redis: {keys:?}");
+    for key in cached {
+        let names_both = key.contains(&format!("{}:{}:", a.id, a.epoch.get()));
+        ensure!(names_both, "{key} does not carry shop {} and epoch {}", a.id, a.epoch.get());
+    }
+
+    // The row changes behind the cache's back, as in a move to another pod and back: the next epoch sees it.
+    let primary = fleet.primary(1).await?;
+    primary
+        .run(&format!("update product set title = 'Changed' where shop_id = {}", a.id))
+        .await?;
+    let next = a.epoch.next();
+    primary.set_home(a.id, HomeState::Serving, next, None).await?;
+    let door = fleet.pod_door(a.pod).await?;
+    let seen = tests::wait_until("the next epoch sees the row", std::time::Duration::from_secs(3), async || {
+        door.send(a.id, next, &Call::get(path.as_str())).await?.wants(200)
+    })
+    .await?;
+    ensure!(seen.text().contains("Changed"), "an entry of the older epoch was served: {}", seen.text());
+    Ok(())
+}
+
+/// Events in the pod's stream carry the shop they belong to, and a shop's events are in its own pod's stream alone.
+async fn inv11_events_of_a_shop_carry_its_id_and_stay_in_its_pod(fleet: &Fleet) -> Result<()> {
+    let shops = [fleet.shop(1).await?, fleet.shop(2).await?];
+    for shop in &shops {
+        shop.product("Mug", "1.00", 1).await?;
+    }
+    for (shop, other) in [(&shops[0], &shops[1]), (&shops[1], &shops[0])] {
+        let events = tests::outbox::events_of(fleet, shop, 1).await?;
+        ensure!(events.iter().all(|e| e.shop == shop.id.get()), "{events:?}");
+        let pod: u32 = other.pod.to_string().parse()?;
+        let all = tests::outbox::all(fleet, pod).await?;
+        ensure!(all.iter().all(|e| e.shop != shop.id.get()), "an event of {} in pod {pod}", shop.id);
+    }
+    Ok(())
+}
+
+/// Asked of the servers themselves: every table but the named local ones has `shop_id` as the first column of its
+/// primary key and of each unique key, and no trigger or cascading foreign key writes rows unseen.
+async fn inv7_every_tenant_table_is_keyed_by_shop_first(fleet: &Fleet) -> Result<()> {
+    for pod in [1, 2] {
+        let primary = fleet.primary(pod).await?;
+        let local: BTreeSet<&str> = migrations::POD_TABLES_LOCAL.iter().copied().collect();
+        let tables = primary
+            .texts("select table_name from information_schema.tables where table_schema = database()")
+            .await?;
+        let tenant: BTreeSet<String> = tables.into_iter().filter(|t| !local.contains(t.as_str())).collect();
+        ensure!(tenant.len() >= 10, "tenant tables: {tenant:?}");
+        let keys = primary
+            .texts(
+                "select concat(table_name, ' ', index_name, ' ', column_name) from information_schema.statistics \
+                 where table_schema = database() and non_unique = 0 and seq_in_index = 1",
+            )
+            .await?;
+        let mut with_primary = BTreeSet::new();
+        for key in &keys {
+            let words: Vec<&str> = key.split(' ').collect();
+            let [table, index, column] = words[..] else { anyhow::bail!("a key of four words: {key}") };
+            if tenant.contains(table) {
+                ensure!(column == "shop_id", "key {index} of {table} begins with {column}");
+                if index == "PRIMARY" {
+                    with_primary.insert(table.to_owned());
+                }
+            }
+        }
+        assert_eq!(with_primary, tenant, "tables without a primary key");
+        let unseen = "select count(*) from information_schema.triggers where trigger_schema = database()";
+        assert_eq!(primary.number(unseen).await?, 0, "triggers");
+    }
+    Ok(())
+}
+
+/// Pod 1's accounts, tried on every server of pod 2 with the passwords of pod 1: access denied, every one.
+async fn inv7_an_account_of_one_pod_is_refused_by_another(fleet: &Fleet) -> Result<()> {
+    let status = fleet.status().await?;
+    let (one, two) = (status.pod(1)?, status.pod(2)?);
+    for account in ["app", "monitor", "repl", "operator"] {
+        let user = format!("podhost_{account}");
+        let file = fleet.home().join(format!("secrets/pod-1-mysql-{user}"));
+        let file = if file.exists() { file } else { fleet.home().join(format!("secrets/pod-1-mysql-{account}")) };
+        let password = tests::mysql::secret(&file)?;
+        let primary = &one.mysql.primary;
+        let at_home = Server::account("127.0.0.1", primary.port, &user, &password, "");
+        at_home.connect_without_database().await.with_context(|| format!("{user} at its own pod"))?;
+        for server in two.mysql.servers() {
+            let there = Server::account("127.0.0.1", server.port, &user, &password, "");
+            let refused = there.connect_without_database().await;
+            let text = format!("{:#}", refused.err().context("pod 2 let an account of pod 1 in")?);
+            ensure!(text.contains("1045") || text.contains("Access denied"), "{text}");
+        }
+    }
+    Ok(())
+}
+
+/// The config and the environment of each pod process name no secret of another pod and not the fleet's key, and the
+/// files with secrets are for their owner alone.
+async fn inv7_a_pod_holds_no_secret_of_another(fleet: &Fleet) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    for (pod, other) in [(1, 2), (2, 1)] {
+        for n in [1, 2] {
+            let file = fleet.home().join(format!("pod-{pod}/pod-{n}.toml"));
+            let config = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+            let process = fleet.unit(&format!("pod-{pod}-{n}"))?;
+            let environment = std::fs::read(format!("/proc/{}/environ", process.pid())).context("environ")?;
+            for text in [config, String::from_utf8_lossy(&environment).into_owned()] {
+                ensure!(!text.contains(&format!("pod-{other}-")), "pod {pod} names a secret of pod {other}");
+                ensure!(!text.contains("fleet-key"), "pod {pod} names the fleet's key");
+                ensure!(!text.contains("podhost_operator"), "pod {pod} names the operator's account");
+            }
+        }
+    }
+    for entry in std::fs::read_dir(fleet.home().join("secrets")).context("the secrets")?.flatten() {
+        let mode = entry.metadata().context("the mode of a secret")?.permissions().mode() & 0o777;
+        ensure!(mode == 0o600, "{} has mode {mode:o}", entry.path().display());
+    }
+    // The catalog refers to secrets and holds none.
+    let catalog = std::fs::read(fleet.home().join("control/catalog.sqlite")).context("the catalog")?;
+    let secret = tests::mysql::secret(Path::new(&fleet.status().await?.pod(1)?.mysql.password_file))?;
+    ensure!(!contains(&catalog, secret.as_bytes()), "the catalog holds a password");
+    let operator = tests::mysql::secret(&fleet.home().join("secrets/operator-token"))?;
+    ensure!(!contains(&catalog, operator.as_bytes()), "the catalog holds a token");
+    Ok(())
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// A pod process whose config names pod 2 and the servers of pod 1 does not start, and says which is which.
+async fn inv7_a_pod_refuses_the_database_of_another(fleet: &Fleet) -> Result<()> {
+    let pod_1 = fleet.shop(1).await?.pod;
+    let started = OwnPod::start(fleet, pod_1, |config| {
+        config.insert("pod".into(), toml::Value::Integer(2));
+    })
+    .await;
+    let said = format!("{:#}", started.err().context("it started on another pod's database")?);
+    ensure!(said.contains("pod 1") && said.contains("pod 2"), "which pod is which is not said: {said}");
+    Ok(())
+}

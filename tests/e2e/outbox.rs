@@ -1,0 +1,125 @@
+//! Domain events: none lost, in commit order per shop, by one relay at a time.
+
+use anyhow::{Context, Result, ensure};
+use futures::future::join_all;
+use tests::fleet::RECOVER_MAX;
+use tests::load::Load;
+use tests::outbox::{Event, events_of};
+use tests::suite::Test;
+use tests::{Fleet, Shop, tests, wait_until};
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![
+        shares: inv3_events_come_in_the_order_of_their_commits;
+        alone: inv3_events_survive_killed_relays_and_a_stopped_redis;
+    ]
+}
+
+/// Event ids in order of first arrival.
+fn first_arrivals(events: &[Event]) -> Vec<&str> {
+    let mut seen = Vec::new();
+    for event in events {
+        if !seen.contains(&event.id.as_str()) {
+            seen.push(&event.id);
+        }
+    }
+    seen
+}
+
+/// What the database holds for a shop: event ids in order of commit. One order's events come from transactions that
+/// follow each other, so their positions are in order of commit.
+async fn stored(fleet: &Fleet, shop: &Shop) -> Result<Vec<String>> {
+    let primary = fleet.primary(shop.pod.to_string().parse()?).await?;
+    let sql = format!("select bin_to_uuid(event_id) from outbox where shop_id = {} order by position", shop.id);
+    primary.texts(&sql).await
+}
+
+/// Steps of orders one after the other: the stream has exactly the stored events, in that order. Then many buyers at
+/// once: each order's events keep their order, whatever the others do.
+async fn inv3_events_come_in_the_order_of_their_commits(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(2).await?;
+    let mug = shop.product("Mug", "1.00", 100).await?;
+    for step in ["fulfil", "cancel", "refund"] {
+        let order = shop.buy(step, &[(&mug, 1)]).await?;
+        shop.order_step(&order.id, step).await?.wants(200)?;
+    }
+    let wanted = stored(fleet, &shop).await?;
+    ensure!(wanted.len() >= 7, "a product, three orders and their steps make events: {wanted:?}");
+    let events = events_of(fleet, &shop, wanted.len()).await?;
+    assert_eq!(first_arrivals(&events), wanted);
+
+    let keys: Vec<String> = (0..12).map(|n| format!("many-{n}")).collect();
+    let lines = [(&mug, 1)];
+    for order in join_all(keys.iter().map(|key| shop.buy(key, &lines))).await {
+        order?;
+    }
+    let wanted = stored(fleet, &shop).await?;
+    let events = events_of(fleet, &shop, wanted.len()).await?;
+    let mut ids = first_arrivals(&events);
+    assert_eq!(ids.len(), wanted.len(), "every event once or more, none invented");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), wanted.len());
+    for id in shop.order_ids().await? {
+        let of_order: Vec<&Event> = events.iter().filter(|e| e.fields.contains(&id)).collect();
+        let kinds: Vec<&str> = of_order.iter().map(|e| e.kind.as_str()).collect();
+        let placed = kinds.iter().position(|k| k.contains("placed") || k.contains("created"));
+        let paid = kinds.iter().position(|k| k.contains("paid"));
+        ensure!(placed.is_some() && paid > placed, "order {id}: {kinds:?}");
+    }
+    Ok(())
+}
+
+/// Both processes of the pod, one of which relays, are killed in turn while buyers buy, and Redis is stopped and
+/// started: buyers notice nothing of Redis, and in the end every stored event has arrived, first arrivals in order.
+async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let mug = shop.product("Mug", "1.00", 100_000).await?;
+    let load = Load::start(&shop, &mug, 3);
+    load.sells(10, RECOVER_MAX).await?;
+    for unit in ["pod-1-1", "pod-1-2"] {
+        fleet.unit(unit)?.kill().await?;
+        load.sells(10, RECOVER_MAX).await.with_context(|| unit.to_owned())?;
+    }
+    wait_until("both processes serve", RECOVER_MAX, async || {
+        for process in &fleet.status().await?.pod(1)?.processes {
+            let answer = reqwest::get(format!("{}/readyz", process.admin.trim_end_matches('/'))).await;
+            ensure!(answer.context("readyz")?.status() == 200, "{} is not ready", process.admin);
+        }
+        Ok(())
+    })
+    .await?;
+    let before = load.seen().failures();
+    fleet.hold_down("redis-1").await?;
+    load.sells(20, RECOVER_MAX).await.context("sells without Redis")?;
+    fleet.let_up("redis-1").await?;
+    let primary = fleet.primary(1).await?;
+    let status = fleet.status().await?;
+    wait_until("Redis answers", RECOVER_MAX, async || {
+        tests::redis_of(&status.pod(1)?.redis).await.map(drop)
+    })
+    .await?;
+    let back_at = primary.text("select utc_timestamp(3)").await?;
+    load.sells(10, RECOVER_MAX).await?;
+    let seen = load.stop().await?;
+    ensure!(seen.failures() == before, "buyers noticed that Redis was down: {:?}", seen.others);
+    let waiting = format!("select count(*) from outbox where shop_id = {} and waiting is not null", shop.id);
+    wait_until("every event is relayed", RECOVER_MAX, async || {
+        let left = primary.number(&waiting).await?;
+        ensure!(left == 0, "{left} events wait");
+        Ok(())
+    })
+    .await?;
+    // What was relayed to the Redis that is gone is gone with it; everything after that is in the new one.
+    let since = format!(
+        "select bin_to_uuid(event_id) from outbox where shop_id = {} and relayed_at > '{back_at}'",
+        shop.id
+    );
+    let relayed = primary.texts(&since).await?;
+    ensure!(!relayed.is_empty(), "no event since Redis is back");
+    let events = events_of(fleet, &shop, 1).await?;
+    let arrived = first_arrivals(&events);
+    let missing: Vec<&String> = relayed.iter().filter(|id| !arrived.contains(&id.as_str())).collect();
+    ensure!(missing.is_empty(), "marked as relayed and never arrived: {missing:?}");
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! A pod without its primary, and what the other pod notices of it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::join_all;
+use serde_json::json;
+use tests::fleet::RECOVER_MAX;
+use tests::load::{Load, reconcile};
+use tests::suite::Test;
+use tests::{Fleet, tests, wait_until};
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![alone:
+        inv6_a_killed_primary_stops_only_its_own_shops,
+        inv6_a_silent_primary_stops_only_its_own_shops,
+        inv3_a_primary_killed_under_load_loses_nothing_acknowledged,
+    ]
+}
+
+/// "Fast" for an answer that cannot be given: no longer than a transaction may take, and a margin for the machine.
+const REFUSAL_MAX: Duration = Duration::from_millis(3_000);
+
+/// Pod 1's primary is killed and stays down: its shops refuse writes fast, with 503 and `Retry-After`, and go on
+/// reading from replicas; a load on pod 2 has not one failed request meanwhile. When the primary is back, pod 1 sells
+/// again without a restart of its processes, and its acknowledged orders are all there.
+async fn inv6_a_killed_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result<()> {
+    let (hurt, well) = (fleet.shop(1).await?, fleet.shop(2).await?);
+    let mug = hurt.product("Mug", "1.00", 100).await?;
+    let cup = well.product("Cup", "1.00", 100_000).await?;
+    let order = hurt.buy("before", &[(&mug, 1)]).await?;
+    let load = Load::start(&well, &cup, 2);
+    load.sells(5, RECOVER_MAX).await?;
+
+    fleet.kill_and_hold_down("mysql-1-1").await?;
+    let refused = |n: u32| {
+        let (hurt, mug) = (hurt.clone(), mug.clone());
+        async move {
+            let started = Instant::now();
+            let answer = hurt.checkout(&format!("down-{n}"), &[(&mug, 1)], "approve").await?;
+            ensure!(answer.status == 503, "{}: {}", answer.status, answer.text());
+            ensure!(answer.header("retry-after").is_some(), "503 without Retry-After");
+            ensure!(started.elapsed() < REFUSAL_MAX, "took {:?}", started.elapsed());
+            anyhow::Ok(())
+        }
+    };
+    for n in 0..4 {
+        refused(n).await.context("one write")?;
+    }
+    for answer in join_all((10..40).map(refused)).await {
+        answer.context("thirty writes at once")?;
+    }
+    hurt.get("/api/v1/products").await?.wants(200).context("reads go on")?;
+    load.sells(20, RECOVER_MAX).await.context("the other pod sells on")?;
+
+    fleet.let_up("mysql-1-1").await?;
+    wait_until("pod 1 sells again", RECOVER_MAX, async || {
+        hurt.checkout("after", &[(&mug, 1)], "approve").await?.wants(201)
+    })
+    .await?;
+    assert_eq!(hurt.order(&order.id).await?.status, "paid");
+    let seen = load.stop().await?;
+    ensure!(seen.failures() == 0, "pod 2's buyers noticed: {:?}", seen.others);
+    ensure!(seen.slowest < REFUSAL_MAX, "pod 2's slowest answer took {:?}", seen.slowest);
+    reconcile(&well, &cup, &seen).await
+}
+
+/// The same with a primary that is frozen: connections stay open and nobody answers. Bounded all the same.
+async fn inv6_a_silent_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result<()> {
+    let (hurt, well) = (fleet.shop(1).await?, fleet.shop(2).await?);
+    let mug = hurt.product("Mug", "1.00", 100).await?;
+    let cup = well.product("Cup", "1.00", 100_000).await?;
+    let load = Load::start(&well, &cup, 2);
+    load.sells(3, RECOVER_MAX).await?;
+    let frozen = fleet.unit("mysql-1-1")?.freeze()?;
+    let body = json!({"title": "New", "price": "1.00", "currency": "USD", "available": 1});
+    for _ in 0..3 {
+        let started = Instant::now();
+        let answer = hurt.merchant_post("/api/v1/products", &body).await?;
+        ensure!([503, 504].contains(&answer.status), "{}: {}", answer.status, answer.text());
+        // A write that was sent is waited for until its deadline (2 s), with what settling it takes.
+        ensure!(started.elapsed() < 2 * REFUSAL_MAX, "took {:?}", started.elapsed());
+    }
+    load.sells(20, RECOVER_MAX).await.context("the other pod sells on")?;
+    frozen.thaw();
+    wait_until("pod 1 sells again", RECOVER_MAX, async || {
+        hurt.checkout("after", &[(&mug, 1)], "approve").await?.wants(201)
+    })
+    .await?;
+    let seen = load.stop().await?;
+    ensure!(seen.failures() == 0, "pod 2's buyers noticed: {:?}", seen.others);
+    reconcile(&well, &cup, &seen).await
+}
+
+/// The primary is killed twice in the middle of a load that then goes on: every acknowledged order is there, once, and
+/// the stock agrees.
+async fn inv3_a_primary_killed_under_load_loses_nothing_acknowledged(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let mug = shop.product("Mug", "1.00", 100_000).await?;
+    let load = Load::start(&shop, &mug, 6);
+    for _ in 0..2 {
+        load.sells(30, RECOVER_MAX).await?;
+        // The supervisor restarts it, the control server opens it.
+        fleet.unit("mysql-1-1")?.kill().await?;
+        load.sells(10, RECOVER_MAX).await.context("sells again after the kill")?;
+    }
+    let seen = load.stop().await?;
+    ensure!(seen.failures() > 0, "the kills were noticed by nobody: did they hit the primary?");
+    reconcile(&shop, &mug, &seen).await
+}
