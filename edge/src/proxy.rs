@@ -1,0 +1,309 @@
+//! A request's way through the edge, as Pingora's phases: admit, choose a process, sign, look at the answer, log.
+//!
+//! This is the only file that knows when Pingora calls what. What is decided is decided in `identify`, `retry`,
+//! `headers` and `limits`.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::modules::http::HttpModules;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_error::{Error, ErrorSource, ErrorType, Result};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use shared::error::Kind;
+use shared::wire::Fence;
+
+use crate::access_log::AccessLog;
+use crate::connection::Connection;
+use crate::context::{Again, Context};
+use crate::identify::Domains;
+use crate::limits::ShopsInFlight;
+use crate::metrics::Metrics;
+use crate::reply::{self, Drain, Reply};
+use crate::retry::{Next, Sent, Why, after_fence};
+use crate::routes::Routes;
+use crate::upstream::Health;
+
+/// Taking a request in: whose it is, and whether there is room.
+mod admit;
+/// Where a request goes after a pod said "not here".
+mod reroute;
+/// What a pod is sent, and what is left of its answer.
+mod rewrite;
+/// One line and the counters, at the end.
+mod summary;
+
+/// Processes of a pod that a request tries to connect to before it gives up: with two, both and the one that came back.
+const CONNECTS_MAX: usize = 3;
+
+/// The edge as Pingora runs it.
+pub(crate) struct Edge {
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) domains: Domains,
+    pub(crate) shops: Arc<ShopsInFlight>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) access_log: Option<Arc<AccessLog>>,
+    pub(crate) header_bytes_max: usize,
+    pub(crate) header_fields_max: usize,
+    pub(crate) shop_cookie_age: Duration,
+    /// Between two pieces from or to a client.
+    pub(crate) client_timeout: Duration,
+    pub(crate) refresh_max: Duration,
+    pub(crate) drain: Drain,
+    /// Whether spans are exported.
+    pub(crate) traces: bool,
+}
+
+#[async_trait]
+impl ProxyHttp for Edge {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context::new()
+    }
+
+    /// No modules: the edge compresses nothing.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    /// Called for every request: the listener hands each one the connection that it came over.
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        context: &mut Context,
+        connection: Box<dyn Any + Send + Sync>,
+    ) {
+        if let Ok(connection) = connection.downcast::<Arc<Connection>>() {
+            connection.begin_request();
+            context.connection = Some(*connection);
+        }
+    }
+
+    async fn request_filter(&self, session: &mut Session, context: &mut Context) -> Result<bool> {
+        session.set_read_timeout(Some(self.client_timeout));
+        session.set_write_timeout(Some(self.client_timeout));
+        match self.admit(session, context) {
+            Ok(()) => Ok(false),
+            Err(reply) => {
+                self.reply(session, context, reply, true).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        context: &mut Context,
+    ) -> Result<Box<HttpPeer>> {
+        if std::mem::replace(&mut context.again, Again::No) == Again::Refresh
+            && let Err(reply) = self.reroute(context).await
+        {
+            return Err(refused(context, reply));
+        }
+        if context.process.is_none() {
+            let route = context.route.as_ref();
+            context.process = route.and_then(|route| route.pod.pick(&context.tried));
+        }
+        match &context.process {
+            Some(process) => Ok(Box::new(process.peer.clone())),
+            None => Err(refused(context, admit::UNREACHABLE)),
+        }
+    }
+
+    /// Nothing was sent: the next process may be asked, whatever the method.
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        context: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        if let Some(route) = &context.route {
+            route.pod.metrics.unconnected.increment(1);
+        }
+        if let Some(process) = context.process.take() {
+            context.tried.push(process.address);
+            if process.set_health(Health::Down) != Health::Down {
+                let address = process.address;
+                tracing::warn!(%address, "pod process {address} cannot be connected to: {error}");
+            }
+        }
+        context.reply = Some(admit::UNREACHABLE);
+        error.set_retry(context.tried.len() < CONNECTS_MAX);
+        error
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        context: &mut Context,
+    ) -> Result<()> {
+        context.reply = None;
+        self.rewrite_request(session, request, context)
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        context: &mut Context,
+    ) -> Result<()> {
+        if let Some(fence) = rewrite::fence(response) {
+            return Err(self.misdirected(session, context, fence));
+        }
+        self.rewrite_response(session, response, context)
+    }
+
+    /// Only what [`Self::misdirected`] has judged is sent again: anything else a pod may have begun (invariant 4).
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        _session: &mut Session,
+        mut error: Box<Error>,
+        context: &mut Context,
+        _reused: bool,
+    ) -> Box<Error> {
+        error.set_retry(context.again != Again::No);
+        if context.again == Again::No
+            && let (ErrorSource::Upstream, Some(route)) = (&error.esource, &context.route)
+        {
+            route.pod.metrics.broken.increment(1);
+        }
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        context: &mut Context,
+    ) -> FailToProxy {
+        let reply = context.reply.or_else(|| reply_to(error));
+        let error_code = reply.map_or(0, |reply| reply.kind.status());
+        if let Some(reply) = reply {
+            // The client may be gone by now; the log line says so.
+            let _ = self.reply(session, context, reply, false).await;
+        }
+        FailToProxy {
+            error_code,
+            can_reuse_downstream: false,
+        }
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, context: &mut Context) {
+        self.summarise(session, error, context);
+    }
+
+    /// The access log has it.
+    fn suppress_error_log(&self, _: &Session, _: &Context, _: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _: &Session,
+        _: &Context,
+        _: &Error,
+        _: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+}
+
+impl Edge {
+    async fn reply(
+        &self,
+        session: &mut Session,
+        context: &mut Context,
+        reply: Reply,
+        keep: bool,
+    ) -> Result<()> {
+        context.reply = Some(reply);
+        self.metrics.error(reply.kind);
+        reply::send(session, reply, &context.request_value, keep, self.drain).await
+    }
+
+    /// A pod said "not here": notes whether and where the request is sent again.
+    fn misdirected(
+        &self,
+        session: &Session,
+        context: &mut Context,
+        fence: Option<Fence>,
+    ) -> Box<Error> {
+        let (Some(fence), Some(route)) = (fence, &context.route) else {
+            let nonsense = "The shop's pod gave an answer that cannot be understood.";
+            return refused(context, Reply::new(Kind::BadGateway, nonsense));
+        };
+        self.metrics.fence(fence);
+        route.pod.metrics.misdirected.increment(1);
+        context.fence = Some(fence.reason());
+        let sent = Sent {
+            pod: route.pod_id(),
+            epoch: route.epoch,
+            by_table: route.by_table,
+            forwards: context.forwards,
+            replayable: !session.retry_buffer_truncated(),
+        };
+        context.again = match after_fence(fence, sent) {
+            Next::Follow { pod, epoch } => self.follow(context, pod, epoch),
+            Next::Refresh => Again::Refresh,
+            Next::GiveUp(why) => return refused(context, self.give_up(why)),
+        };
+        context.process = None;
+        Error::new_up(MISDIRECTED)
+    }
+
+    fn give_up(&self, why: Why) -> Reply {
+        self.metrics.give_up(why);
+        Reply::new(Kind::Unavailable, why.client_text())
+    }
+}
+
+const MISDIRECTED: ErrorType = ErrorType::Custom("misdirected");
+
+/// An error that ends in this reply.
+fn refused(context: &mut Context, reply: Reply) -> Box<Error> {
+    context.reply = Some(reply);
+    Error::new_in(ErrorType::Custom(reply.kind.slug()))
+}
+
+/// What a client is told of an error of Pingora's; `None` where nobody is left to be told.
+fn reply_to(error: &Error) -> Option<Reply> {
+    use ErrorType::{ConnectionClosed, ReadError, ReadTimedout, WriteError, WriteTimedout};
+    let kind = error.etype();
+    match error.esource() {
+        ErrorSource::Upstream if [ReadTimedout, WriteTimedout].contains(kind) => {
+            Some(Kind::Timeout.into())
+        }
+        ErrorSource::Upstream => Some(Kind::BadGateway.into()),
+        ErrorSource::Downstream => {
+            let gone = [ConnectionClosed, ReadError, WriteError, ReadTimedout, WriteTimedout];
+            (!gone.contains(kind)).then_some(Kind::Invalid.into())
+        }
+        ErrorSource::Internal | ErrorSource::Unset => Some(Kind::Internal.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_pod_is_504_and_a_broken_one_502() {
+        let kind = |error: Box<Error>| reply_to(&error).map(|reply| reply.kind);
+        let read = ErrorType::ReadTimedout;
+        assert_eq!(kind(Error::new_up(read.clone())), Some(Kind::Timeout));
+        let closed = ErrorType::ConnectionClosed;
+        assert_eq!(kind(Error::new_up(closed.clone())), Some(Kind::BadGateway));
+        let header = ErrorType::InvalidHTTPHeader;
+        assert_eq!(kind(Error::new_up(header.clone())), Some(Kind::BadGateway));
+        assert_eq!(kind(Error::new_down(header)), Some(Kind::Invalid));
+        assert_eq!(kind(Error::new_down(closed)), None, "nobody to tell");
+        assert_eq!(kind(Error::new_down(read)), None, "a client that stopped sending");
+        assert_eq!(kind(Error::new_in(ErrorType::InternalError)), Some(Kind::Internal));
+    }
+}

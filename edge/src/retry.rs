@@ -1,0 +1,255 @@
+//! What follows an answer "not here" (421 with `podhost-fence`). Pure: the whole rule of sending a request again.
+//!
+//! Invariant 4: the edge never sends again what a pod may have executed. So it sends again only after a 421 with a
+//! fence, which a pod gives before it begins, and after a connect that failed, when nothing was sent. A pod that
+//! broke off after the request was sent may have executed it: that is 502, for reads too.
+
+use shared::wire::Fence;
+use shared::{Epoch, PlacementState, PodId};
+
+/// How often one request is forwarded at most: to the pod of the table, where its mark points, where a refreshed
+/// table points, and once more for a shop that moves again meanwhile.
+pub(crate) const FORWARDS_MAX: u8 = 4;
+
+/// What the answer was given to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    /// The pod that answered.
+    pub(crate) pod: PodId,
+    /// The epoch it was told.
+    pub(crate) epoch: Epoch,
+    /// Whether the route table names this pod, or the request only followed a mark to it.
+    pub(crate) by_table: bool,
+    /// How often the request was forwarded, this time included.
+    pub(crate) forwards: u8,
+    /// Whether all of the body that was read so far is kept.
+    pub(crate) replayable: bool,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Send it where the mark points. That pod's own home decides, so a wrong mark does no harm.
+    Follow {
+        /// To whom.
+        pod: PodId,
+        /// Under which epoch.
+        epoch: Epoch,
+    },
+    /// Ask the catalog, then see [`after_refresh`].
+    Refresh,
+    /// Tell the client to come back.
+    GiveUp(Why),
+}
+
+/// Why a request was not sent again; the label of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The shop is changing hands.
+    Fenced,
+    /// The pod has no primary.
+    Unready,
+    /// [`FORWARDS_MAX`] is reached.
+    Forwards,
+    /// The body is larger than what is kept of it.
+    Body,
+    /// The catalog did not answer in time.
+    Catalog,
+    /// The catalog says what the edge said: the pod will learn of it, or its home needs a person.
+    Unchanged,
+}
+
+impl Why {
+    /// All of them, for metrics.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Fenced,
+        Self::Unready,
+        Self::Forwards,
+        Self::Body,
+        Self::Catalog,
+        Self::Unchanged,
+    ];
+
+    /// The label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fenced => "fenced",
+            Self::Unready => "unready",
+            Self::Forwards => "forwards",
+            Self::Body => "body",
+            Self::Catalog => "catalog",
+            Self::Unchanged => "unchanged",
+        }
+    }
+
+    /// What the client reads.
+    pub(crate) const fn client_text(self) -> &'static str {
+        match self {
+            Self::Fenced => "The shop is being moved. Try again in a moment.",
+            Self::Unready => "The shop's database is changing servers. Try again in a moment.",
+            Self::Body => {
+                "The shop was being moved while this large body was sent. Nothing was done; send it again."
+            }
+            Self::Forwards | Self::Catalog | Self::Unchanged => {
+                "The shop's place is not settled just now. Nothing was done; try again in a moment."
+            }
+        }
+    }
+}
+
+/// What to do after a pod answered "not here".
+pub(crate) fn after_fence(fence: Fence, sent: Sent) -> Next {
+    let again = match fence {
+        // Only the pod that the table names is believed, and only about a newer epoch: an old mark cannot lead in a
+        // circle.
+        Fence::Moved { pod, epoch } if sent.by_table && epoch > sent.epoch && pod != sent.pod => {
+            Next::Follow { pod, epoch }
+        }
+        Fence::Moved { .. } | Fence::Stale { .. } => Next::Refresh,
+        Fence::Fenced => return Next::GiveUp(Why::Fenced),
+        Fence::Unready => return Next::GiveUp(Why::Unready),
+    };
+    if !sent.replayable {
+        Next::GiveUp(Why::Body)
+    } else if sent.forwards >= FORWARDS_MAX {
+        Next::GiveUp(Why::Forwards)
+    } else {
+        again
+    }
+}
+
+/// What the route table says of the shop after a refresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refreshed {
+    /// Send it there.
+    Send {
+        /// To whom.
+        pod: PodId,
+        /// Under which epoch.
+        epoch: Epoch,
+    },
+    /// There is no such shop any more.
+    Gone,
+    /// An operator took it offline.
+    Offline,
+    /// See [`Why`].
+    GiveUp(Why),
+}
+
+/// What to do after the catalog was asked: `now` is the table's placement of the shop, `sent` what was refused.
+pub(crate) fn after_refresh(
+    sent: (PodId, Epoch),
+    now: Option<(PodId, Epoch, PlacementState)>,
+) -> Refreshed {
+    match now {
+        None => Refreshed::Gone,
+        Some((_, _, PlacementState::Offline)) => Refreshed::Offline,
+        Some((pod, epoch, PlacementState::Serving | PlacementState::Frozen)) => {
+            // An epoch has one owner, so a placement that is not newer is the one that was refused, or an older.
+            if epoch > sent.1 {
+                Refreshed::Send { pod, epoch }
+            } else {
+                Refreshed::GiveUp(Why::Unchanged)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(id: u64) -> PodId {
+        PodId::new(id).unwrap()
+    }
+
+    fn epoch(n: u64) -> Epoch {
+        Epoch::try_from(n).unwrap()
+    }
+
+    const fn sent(pod: PodId, epoch: Epoch) -> Sent {
+        Sent {
+            pod,
+            epoch,
+            by_table: true,
+            forwards: 1,
+            replayable: true,
+        }
+    }
+
+    #[test]
+    fn a_mark_is_followed_only_from_the_table_s_pod_and_forward() {
+        let first = sent(pod(1), epoch(3));
+        let moved = |p, e| Fence::Moved {
+            pod: pod(p),
+            epoch: epoch(e),
+        };
+        let follow = Next::Follow {
+            pod: pod(2),
+            epoch: epoch(4),
+        };
+        assert_eq!(after_fence(moved(2, 4), first), follow);
+        assert_eq!(after_fence(moved(2, 3), first), Next::Refresh, "not newer");
+        assert_eq!(after_fence(moved(1, 4), first), Next::Refresh, "to itself");
+        let followed = Sent {
+            by_table: false,
+            ..first
+        };
+        assert_eq!(after_fence(moved(2, 4), followed), Next::Refresh);
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_sent_again_is_not() {
+        let first = sent(pod(1), epoch(3));
+        let stale = Fence::Stale { epoch: None };
+        let large = Sent {
+            replayable: false,
+            ..first
+        };
+        assert_eq!(after_fence(stale, large), Next::GiveUp(Why::Body));
+        let last = Sent {
+            forwards: FORWARDS_MAX,
+            ..first
+        };
+        assert_eq!(after_fence(stale, last), Next::GiveUp(Why::Forwards));
+        let before_last = Sent {
+            forwards: FORWARDS_MAX - 1,
+            ..first
+        };
+        assert_eq!(after_fence(stale, before_last), Next::Refresh);
+    }
+
+    #[test]
+    fn a_shop_that_changes_hands_is_not_asked_again() {
+        let first = sent(pod(1), epoch(3));
+        assert_eq!(
+            after_fence(Fence::Fenced, first),
+            Next::GiveUp(Why::Fenced)
+        );
+        assert_eq!(
+            after_fence(Fence::Unready, first),
+            Next::GiveUp(Why::Unready)
+        );
+    }
+
+    #[test]
+    fn after_a_refresh_only_a_newer_placement_is_tried() {
+        use PlacementState::{Frozen, Offline, Serving};
+        let refused = (pod(1), epoch(3));
+        let unchanged = Refreshed::GiveUp(Why::Unchanged);
+        let newer = |p| Refreshed::Send {
+            pod: pod(p),
+            epoch: epoch(4),
+        };
+        for (now, expected) in [
+            (None, Refreshed::Gone),
+            (Some((pod(2), epoch(4), Offline)), Refreshed::Offline),
+            (Some((pod(1), epoch(3), Serving)), unchanged),
+            (Some((pod(1), epoch(2), Serving)), unchanged),
+            (Some((pod(2), epoch(4), Serving)), newer(2)),
+            (Some((pod(1), epoch(4), Frozen)), newer(1)),
+        ] {
+            assert_eq!(after_refresh(refused, now), expected, "{now:?}");
+        }
+    }
+}

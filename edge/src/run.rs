@@ -1,0 +1,258 @@
+//! The edge as a whole: built, then served until it is told to stop, then drained.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use pingora_core::apps::HttpServerApp as _;
+use pingora_core::server::configuration::ServerConf;
+use pingora_proxy::HttpProxy;
+use shared::config::Secret;
+use shared::error::chain;
+use shared::telemetry::Telemetry;
+use tokio::net::TcpListener;
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::TaskTracker;
+
+use crate::access_log::AccessLog;
+use crate::admin::{self, Admin};
+use crate::catalog::Follower;
+use crate::config::Config;
+use crate::disk::{self, Keeper};
+use crate::limits::ShopsInFlight;
+use crate::listener::{self, Acceptor};
+use crate::metrics::Metrics;
+use crate::proxy::Edge;
+use crate::routes::Routes;
+use crate::upstream::{Pods, health};
+
+/// Pingora's own bound on the attempts of one request; `retry::FORWARDS_MAX` and the connects are the edge's.
+const ATTEMPTS_MAX: usize = 16;
+/// Spans that were not sent when the edge stops.
+const LAST_SPANS: Duration = Duration::from_secs(1);
+
+/// An edge with everything bound and nothing running.
+pub struct App {
+    /// Requests run here.
+    requests: Runtime,
+    /// What must not wait behind requests: admin port, catalog, health checks, disk.
+    control: Runtime,
+    listeners: Vec<TcpListener>,
+    admin_listener: TcpListener,
+    acceptor: Arc<Acceptor>,
+    stop: watch::Sender<bool>,
+    stopping: Arc<AtomicBool>,
+    routes: Arc<Routes>,
+    follower: Follower,
+    keeper: Keeper,
+    access_log: Option<Arc<AccessLog>>,
+    telemetry: Telemetry,
+    stop_max: Duration,
+}
+
+impl App {
+    /// Reads the route table from disk and binds all addresses.
+    pub fn build(config: Config, telemetry: Telemetry) -> anyhow::Result<Self> {
+        let (patience, drain, peers) = (config.patience(), config.drain(), config.peers());
+        let Config {
+            listen,
+            admin,
+            domains,
+            keys,
+            catalog,
+            trusted_proxies,
+            shop_cookie_age,
+            threads,
+            access_log,
+            limits,
+            timeouts,
+            telemetry: settings,
+        } = config;
+        let requests = runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("requests")
+            .enable_all()
+            .build()
+            .context("cannot start the threads for requests")?;
+        let control = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("control")
+            .enable_all()
+            .build()
+            .context("cannot start the control thread")?;
+        let listeners = {
+            let _runtime = requests.enter();
+            listen.into_iter().map(bind).collect::<Result<_, _>>()?
+        };
+        let admin_listener = {
+            let _runtime = control.enter();
+            bind(admin)?
+        };
+        let routes = Arc::new(Routes::new(Pods::new(peers), keys, catalog.max_stale));
+        disk::load(&routes, &catalog.state_file);
+        let keeper = Keeper::new(Arc::clone(&routes), catalog.state_file.clone());
+        let follower = Follower::new(Arc::clone(&routes), catalog)
+            .context("cannot make the client of the control servers")?;
+        let access_log = access_log
+            .then(|| AccessLog::start(settings.format).map(Arc::new))
+            .transpose()
+            .context("cannot start the access log")?;
+        let metrics = Arc::new(Metrics::new());
+        let edge = Edge {
+            routes: Arc::clone(&routes),
+            domains,
+            shops: ShopsInFlight::new(limits.shop_in_flight_max),
+            metrics: Arc::clone(&metrics),
+            access_log: access_log.clone(),
+            header_bytes_max: limits.header_bytes_max,
+            header_fields_max: limits.header_fields_max,
+            shop_cookie_age,
+            client_timeout: timeouts.client,
+            refresh_max: timeouts.refresh,
+            drain,
+            traces: telemetry.traces(),
+        };
+        let conf = ServerConf {
+            threads,
+            max_retries: ATTEMPTS_MAX,
+            upstream_keepalive_pool_size: limits.pod_idle_connections_max,
+            ..ServerConf::default()
+        };
+        let mut proxy = HttpProxy::new(edge, Arc::new(conf));
+        proxy.handle_init_modules();
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = Arc::new(Acceptor {
+            proxy: Arc::new(proxy),
+            patience,
+            trusted: trusted_proxies,
+            metrics,
+            room: Arc::new(Semaphore::new(limits.connections_max as usize)),
+            connections: TaskTracker::new(),
+            stop: stopped,
+        });
+        Ok(Self {
+            requests,
+            control,
+            listeners,
+            admin_listener,
+            acceptor,
+            stop,
+            stopping: Arc::new(AtomicBool::new(false)),
+            routes,
+            follower,
+            keeper,
+            access_log,
+            telemetry,
+            stop_max: timeouts.stop,
+        })
+    }
+
+    /// The addresses that are bound: those of clients, then the admin port's.
+    pub fn addresses(&self) -> anyhow::Result<(Vec<SocketAddr>, SocketAddr)> {
+        let clients = self.listeners.iter().map(TcpListener::local_addr);
+        Ok((
+            clients.collect::<Result<_, _>>()?,
+            self.admin_listener.local_addr()?,
+        ))
+    }
+
+    /// Serves until SIGTERM or SIGINT, then finishes what is in flight within the deadline.
+    pub fn serve(self) -> anyhow::Result<()> {
+        let Self {
+            requests,
+            control,
+            listeners,
+            admin_listener,
+            acceptor,
+            stop,
+            stopping,
+            routes,
+            mut follower,
+            mut keeper,
+            access_log,
+            telemetry,
+            stop_max,
+        } = self;
+        for listener in listeners {
+            requests.spawn(Arc::clone(&acceptor).run(listener));
+        }
+        let admin = admin::router(Admin {
+            routes: Arc::clone(&routes),
+            metrics: telemetry.metrics(),
+            stopping: Arc::clone(&stopping),
+        });
+        let token = follower.token();
+        control.block_on(async {
+            let mut terminate = signal(SignalKind::terminate())?;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            tokio::spawn(async move { axum::serve(admin_listener, admin).await });
+            tokio::spawn(reload_on_hangup(Arc::clone(&routes), token));
+            let pods = Arc::clone(&routes);
+            tokio::spawn(async move { health::watch(&pods.pods).await });
+            let following = tokio::spawn(async move { follower.run().await });
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                () = keeper.run() => {}
+            }
+            stopping.store(true, Ordering::Relaxed);
+            tracing::info!("stopping");
+            stop.send_replace(true);
+            drain(&acceptor, stop_max).await;
+            following.abort();
+            keeper.save().await;
+            anyhow::Ok(())
+        })?;
+        requests.shutdown_background();
+        if let Some(log) = access_log {
+            log.stop();
+        }
+        tracing::info!("stopped");
+        telemetry.shutdown(LAST_SPANS);
+        control.shutdown_background();
+        Ok(())
+    }
+}
+
+fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    listener::bind(address).with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Closes idle connections at once and waits for the others.
+async fn drain(acceptor: &Acceptor, stop_max: Duration) {
+    acceptor.proxy.http_cleanup().await;
+    acceptor.connections.close();
+    let left = || acceptor.connections.len();
+    if tokio::time::timeout(stop_max, acceptor.connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(connections = left(), "{} connections were cut: their requests took longer than timeouts.stop", left());
+    }
+}
+
+/// Reads keys and token again at each SIGHUP. What cannot be used changes nothing.
+async fn reload_on_hangup(routes: Arc<Routes>, token: Arc<Mutex<Secret>>) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        return;
+    };
+    while hangup.recv().await.is_some() {
+        match routes.keys.reload() {
+            Ok(()) => {
+                routes.sync_pods();
+                tracing::info!("fleet keys read again");
+            }
+            Err(error) => tracing::error!("fleet keys stay as they are: {}", chain(&error)),
+        }
+        let again = token.lock().reread();
+        match again {
+            Ok(secret) => *token.lock() = secret,
+            Err(error) => tracing::error!("control token stays as it is: {}", chain(&error)),
+        }
+    }
+}
