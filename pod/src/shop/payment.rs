@@ -17,9 +17,12 @@ use uuid::Uuid;
 use super::fields::invalid;
 use crate::{App, Error, Shop};
 
-/// How long a buyer is kept waiting for a provider. With the transactions before and after it (2 s each at most) it
-/// stays under the edge's answer deadline.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a provider may take to charge; most answer within a second, and a buyer waits for it.
+const CHARGE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long it may take to say what became of a key: one look-up. Asked before and after a charge at most, so that a
+/// checkout waits for its provider 4 s in all, and stays under the deadline of a request with its two transactions.
+const FIND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Those that this build knows.
 static PROVIDERS: &[&dyn PaymentProvider] = &[&bogus::Bogus];
@@ -117,19 +120,17 @@ pub(crate) fn key(shop: shared::ShopId, order: Uuid) -> String {
 /// the order stays `pending` for the next one who comes (the same request again, or the sweeper).
 pub(crate) async fn collect(at: At<'_>, charge: &Charge, resumed: bool) -> Result<Verdict, Error> {
     let provider = provider(&charge.method)?;
-    let known = if resumed {
-        in_time(provider.find(at, &charge.key)).await?.flatten()
-    } else {
-        None
-    };
-    let answer = match known {
-        Some(answer) => Some(answer),
-        None => in_time(provider.charge(at, charge)).await?,
-    };
-    let answer = match answer {
-        Some(answer) => Some(answer),
-        None => in_time(provider.find(at, &charge.key)).await?.flatten(),
-    };
+    let find = || in_time(FIND_TIMEOUT, provider.find(at, &charge.key));
+    let mut answer = None;
+    if resumed {
+        answer = find().await?.flatten();
+    }
+    if answer.is_none() {
+        answer = in_time(CHARGE_TIMEOUT, provider.charge(at, charge)).await?;
+    }
+    if answer.is_none() {
+        answer = find().await?.flatten();
+    }
     match answer {
         Some(Answer::Final(verdict)) => Ok(verdict),
         Some(Answer::Thinking) | None => Err(Error::because(
@@ -140,8 +141,11 @@ pub(crate) async fn collect(at: At<'_>, charge: &Charge, resumed: bool) -> Resul
 }
 
 /// `None` when the provider did not answer in time.
-async fn in_time<T>(call: BoxFuture<'_, Result<T, Error>>) -> Result<Option<T>, Error> {
-    match tokio::time::timeout(ANSWER_TIMEOUT, call).await {
+async fn in_time<T>(
+    limit: Duration,
+    call: BoxFuture<'_, Result<T, Error>>,
+) -> Result<Option<T>, Error> {
+    match tokio::time::timeout(limit, call).await {
         Ok(answer) => answer.map(Some),
         Err(_) => Ok(None),
     }

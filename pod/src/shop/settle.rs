@@ -73,8 +73,7 @@ async fn answer(tx: &mut Tx, order: Uuid, status: Status) -> Result<Reply, Error
         | Status::Cancelled
         | Status::Refunded => {
             let order = orders::in_transaction(tx, order).await?;
-            let location = format!("/api/v1/orders/{}", order.id);
-            Ok(Reply::json(StatusCode::CREATED, &order.with_access_token())?.at(location))
+            Reply::json(StatusCode::CREATED, &order.with_access_token())
         }
     }
 }

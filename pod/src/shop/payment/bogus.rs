@@ -12,7 +12,7 @@ use crate::{Consistency, Error, Reader, Tx};
 
 /// How long the outcome `timeout` thinks before it approves: longer than anybody waits for an answer.
 const THINKS: Duration = Duration::from_secs(4);
-const _: () = assert!(THINKS.as_millis() > super::ANSWER_TIMEOUT.as_millis());
+const _: () = assert!(THINKS.as_millis() > super::CHARGE_TIMEOUT.as_millis());
 
 /// The gateway.
 #[derive(Debug)]
