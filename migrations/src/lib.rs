@@ -159,7 +159,7 @@ mod tests {
     /// Invariant 7: a statement cannot meet another tenant's row through a key. (A pod checks the same of the real
     /// tables when it starts.)
     #[test]
-    fn tenant_tables_are_keyed_by_shop_first() {
+    fn inv7_tenant_tables_are_keyed_by_shop_first() {
         let mut tenant_tables = 0;
         for statement in POD.iter().flat_map(Migration::statements) {
             let Some(table) = table(&statement) else {

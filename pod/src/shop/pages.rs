@@ -115,7 +115,7 @@ async fn order_of(app: &App, shop: &Shop, form: &BuyForm) -> Result<Order, Error
     );
     let reply = checkout::check_out(app, shop, call, cart.check()?).await?;
     if reply.status() == StatusCode::PAYMENT_REQUIRED {
-        let detail = "The payment was declined and nothing was charged. You can try again from the product's page.";
+        let detail = "nothing was charged; you can try again from the product's page";
         return Err(Error::because(Kind::PaymentDeclined, detail));
     }
     serde_json::from_slice(reply.body())

@@ -164,9 +164,9 @@ mod tests {
         }
     }
 
-    /// From `pending`, no path gives the money back twice or the units back twice.
+    /// Invariant 3: from `pending`, no path gives the money back twice or the units back twice.
     #[test]
-    fn no_path_restocks_or_pays_back_twice() {
+    fn inv3_no_path_restocks_or_pays_back_twice() {
         fn walk(at: Status, restocks: u32, refunds: u32, depth: u32) {
             assert!(restocks <= 1, "restocked twice on the way to {at:?}");
             for event in Event::ALL {
