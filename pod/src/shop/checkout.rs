@@ -159,8 +159,6 @@ pub(crate) async fn check_out(
 
 #[cfg(test)]
 mod tests {
-    use shared::error::Classify;
-
     use super::*;
 
     const A: &str = "0191f000-0000-7000-8000-000000000001";
@@ -169,9 +167,11 @@ mod tests {
     fn body(email: &str, lines: &str, payment: &str) -> Result<Cart, Option<String>> {
         let json = format!(r#"{{"email": "{email}", "lines": {lines}, "payment": {payment}}}"#);
         let body: CheckoutBody = serde_json::from_str(&json).map_err(|_| None)?;
-        body.check().map_err(|error| match error {
-            Error::Problem { field, .. } => field,
-            other => panic!("{:?}", other.kind()),
+        body.check().map_err(|error| {
+            let Error::Problem { field, .. } = error else {
+                panic!("{error}");
+            };
+            field
         })
     }
 

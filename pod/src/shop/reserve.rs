@@ -270,10 +270,10 @@ mod tests {
     }
 
     fn field(error: &Error) -> Option<(Kind, &str)> {
-        match error {
-            Error::Problem { kind, field, .. } => Some((*kind, field.as_deref()?)),
-            Error::Fence(_) | Error::Database { .. } | Error::Bug(_) => None,
-        }
+        let Error::Problem { kind, field, .. } = error else {
+            panic!("{error}");
+        };
+        Some((*kind, field.as_deref()?))
     }
 
     #[test]
