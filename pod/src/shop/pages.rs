@@ -201,9 +201,9 @@ impl PageError {
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let Self { failure, error } = self;
-        let is_fence = matches!(error, Error::Fence(_));
+        let for_the_edge = error.kind() == Kind::Misdirected;
         let plain = error.into_response();
-        if is_fence {
+        if for_the_edge {
             return plain;
         }
         match view::problem(&failure) {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use rust_decimal::Decimal;
-use shared::error::chain;
+use shared::error::{Classify, Kind, chain};
 use uuid::Uuid;
 
 use super::checkout::ENDPOINT;
@@ -59,8 +59,8 @@ async fn sweep(app: &App, shop: &Shop) -> Result<(), Error> {
                 tracing::info!(shop = shop.id().get(), %order, "payment of a left order settled")
             }
             Ok(false) => postpone(app, shop, id).await?,
-            // The shop is changing hands: whoever has it next goes on.
-            Err(error @ Error::Fence(_)) => return Err(error),
+            // The shop is changing hands, or the primary is: whoever has it next goes on.
+            Err(error) if error.kind() == Kind::Misdirected => return Err(error),
             Err(error) => {
                 tracing::warn!(
                     shop = shop.id().get(), %order, error = chain(&error),
