@@ -26,19 +26,45 @@ const PRODUCTS: &str = "/api/v1/products";
 /// 404 for a path, 405 with `Allow` for a method, as a problem or a page; with a body that nobody reads, too.
 async fn an_unknown_path_or_method_is_told_so(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
-    for path in ["/nothing", "/api/v1/nothing", "/api/v2/products", "/products/", "/api/v1/products/x/y/z", "/%00", "/..%2f.."] {
+    for path in [
+        "/nothing",
+        "/api/v1/nothing",
+        "/api/v2/products",
+        "/products/",
+        "/api/v1/products/x/y/z",
+        "/%00",
+        "/..%2f..",
+    ] {
         let call = Call::get(path);
-        shop.send(call.clone()).await?.wants_problem(404, "not-found").with_context(|| path)?;
-        shop.send(call.browser()).await?.wants(404).with_context(|| path)?;
+        shop.send(call.clone())
+            .await?
+            .wants_problem(404, "not-found")
+            .with_context(|| path)?;
+        shop.send(call.browser())
+            .await?
+            .wants(404)
+            .with_context(|| path)?;
     }
-    for (method, path) in [("DELETE", PRODUCTS), ("PUT", CHECKOUTS), ("POST", "/api/v1/orders"), ("PATCH", "/")] {
+    for (method, path) in [
+        ("DELETE", PRODUCTS),
+        ("PUT", CHECKOUTS),
+        ("POST", "/api/v1/orders"),
+        ("PATCH", "/"),
+    ] {
         let call = Call::new(method.parse::<Method>()?, path).json(&json!({}));
         let answer = shop.send(call).await?;
-        ensure!(answer.header("allow").is_some(), "{method} {path}: no Allow");
-        answer.wants_problem(405, "method-not-allowed").with_context(|| format!("{method} {path}"))?;
+        ensure!(
+            answer.header("allow").is_some(),
+            "{method} {path}: no Allow"
+        );
+        answer
+            .wants_problem(405, "method-not-allowed")
+            .with_context(|| format!("{method} {path}"))?;
     }
     // An id that is none is a thing that is not there.
-    shop.get("/api/v1/products/not-a-uuid").await?.wants_problem(404, "not-found")?;
+    shop.get("/api/v1/products/not-a-uuid")
+        .await?
+        .wants_problem(404, "not-found")?;
     Ok(())
 }
 
@@ -48,7 +74,9 @@ async fn inv9_a_body_has_a_limit_and_a_form(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let send = |call: Call| shop.send(call.token(&shop.token).key("form"));
     let large = vec![b'a'; 20 << 20];
-    send(Call::post(PRODUCTS).body("application/json", large)).await?.wants_problem(413, "too-large")?;
+    send(Call::post(PRODUCTS).body("application/json", large))
+        .await?
+        .wants_problem(413, "too-large")?;
     let chunks = "10000\r\n".to_owned() + &"a".repeat(0x10000) + "\r\n";
     let head = format!(
         "POST {PRODUCTS} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -58,21 +86,50 @@ async fn inv9_a_body_has_a_limit_and_a_form(fleet: &Fleet) -> Result<()> {
     let chunked = head + &chunks.repeat(320) + "0\r\n\r\n";
     let answer = fleet.edge.raw(chunked.as_bytes()).await?;
     // An edge that stops reading may close before the client has read its answer.
-    ensure!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    ensure!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
+        "{answer}"
+    );
 
-    let product = json!({"title": "Mug", "price": "1.00", "currency": "USD", "available": 1}).to_string();
-    for kind in ["text/plain", "application/xml", "application/x-www-form-urlencoded"] {
+    let product =
+        json!({"title": "Mug", "price": "1.00", "currency": "USD", "available": 1}).to_string();
+    for kind in [
+        "text/plain",
+        "application/xml",
+        "application/x-www-form-urlencoded",
+    ] {
         let call = Call::post(PRODUCTS).body(kind, product.clone());
-        send(call).await?.wants_problem(415, "media-type").with_context(|| kind)?;
+        send(call)
+            .await?
+            .wants_problem(415, "media-type")
+            .with_context(|| kind)?;
     }
-    for body in ["", "{", "[]", "null", "\"x\"", "{\"title\":}", "\u{0}", "{\"title\": \"\\ud800\"}"] {
+    for body in [
+        "",
+        "{",
+        "[]",
+        "null",
+        "\"x\"",
+        "{\"title\":}",
+        "\u{0}",
+        "{\"title\": \"\\ud800\"}",
+    ] {
         let call = Call::post(PRODUCTS).body("application/json", body);
-        send(call).await?.wants_problem(400, "invalid").with_context(|| format!("{body:?}"))?;
+        send(call)
+            .await?
+            .wants_problem(400, "invalid")
+            .with_context(|| format!("{body:?}"))?;
     }
     let deep = "[".repeat(50_000);
-    send(Call::post(PRODUCTS).body("application/json", deep)).await?.wants_problem(400, "invalid")?;
+    send(Call::post(PRODUCTS).body("application/json", deep))
+        .await?
+        .wants_problem(400, "invalid")?;
     let list: Value = shop.get(PRODUCTS).await?.wants(200)?.json()?;
-    assert_eq!(list["products"].as_array().map(Vec::len), Some(0), "something was made: {list}");
+    assert_eq!(
+        list["products"].as_array().map(Vec::len),
+        Some(0),
+        "something was made: {list}"
+    );
     Ok(())
 }
 
@@ -80,7 +137,9 @@ async fn inv9_a_body_has_a_limit_and_a_form(fleet: &Fleet) -> Result<()> {
 fn with(good: &Value, pointer: &str, value: Value) -> Result<Value> {
     let mut body = good.clone();
     let (parent, name) = pointer.rsplit_once('/').context("a pointer")?;
-    let parent = body.pointer_mut(parent).context("a pointer into the body")?;
+    let parent = body
+        .pointer_mut(parent)
+        .context("a pointer into the body")?;
     match (parent, value) {
         (Value::Object(object), Value::Null) => drop(object.remove(name)),
         (Value::Object(object), value) => drop(object.insert(name.to_owned(), value)),
@@ -90,11 +149,23 @@ fn with(good: &Value, pointer: &str, value: Value) -> Result<Value> {
 }
 
 async fn refuses(shop: &Shop, body: &Value, field: &str) -> Result<()> {
-    let call = Call::post(CHECKOUTS).key(format!("bad {field} {body}").get(..100).unwrap_or("bad")).json(body);
-    let problem = shop.send(call).await?.wants_problem(400, "invalid").with_context(|| body.to_string())?;
+    let call = Call::post(CHECKOUTS)
+        .key(format!("bad {field} {body}").get(..100).unwrap_or("bad"))
+        .json(body);
+    let problem = shop
+        .send(call)
+        .await?
+        .wants_problem(400, "invalid")
+        .with_context(|| body.to_string())?;
     let named = problem["field"].as_str().unwrap_or_default();
-    ensure!(named == field, "{body}: field {named:?}, not {field:?}: {problem}");
-    ensure!(problem["detail"].is_string(), "{body}: no sentence: {problem}");
+    ensure!(
+        named == field,
+        "{body}: field {named:?}, not {field:?}: {problem}"
+    );
+    ensure!(
+        problem["detail"].is_string(),
+        "{body}: no sentence: {problem}"
+    );
     Ok(())
 }
 
@@ -109,16 +180,28 @@ async fn a_checkout_names_the_field_at_fault(fleet: &Fleet) -> Result<()> {
         ("/email", json!(null), "email"),
         ("/email", json!(7), "email"),
         ("/email", json!("no address"), "email"),
-        ("/email", json!(format!("{}@example.com", "a".repeat(300))), "email"),
+        (
+            "/email",
+            json!(format!("{}@example.com", "a".repeat(300))),
+            "email",
+        ),
         ("/lines", json!(null), "lines"),
         ("/lines", json!([]), "lines"),
         ("/lines", json!("x"), "lines"),
-        ("/lines", json!(vec![good["lines"][0].clone(); 1_000]), "lines"),
+        (
+            "/lines",
+            json!(vec![good["lines"][0].clone(); 1_000]),
+            "lines",
+        ),
         ("/lines/0/quantity", json!(0), "lines[0].quantity"),
         ("/lines/0/quantity", json!(-1), "lines[0].quantity"),
         ("/lines/0/quantity", json!(1.5), "lines[0].quantity"),
         ("/lines/0/quantity", json!("1"), "lines[0].quantity"),
-        ("/lines/0/quantity", json!(1_000_000_000_000_i64), "lines[0].quantity"),
+        (
+            "/lines/0/quantity",
+            json!(1_000_000_000_000_i64),
+            "lines[0].quantity",
+        ),
         ("/lines/0/quantity", json!(null), "lines[0].quantity"),
         ("/lines/0/product_id", json!("x"), "lines[0].product_id"),
         ("/lines/0/product_id", json!(null), "lines[0].product_id"),
@@ -133,15 +216,30 @@ async fn a_checkout_names_the_field_at_fault(fleet: &Fleet) -> Result<()> {
     // A product of another shop, and one that never was: 404 alike.
     for id in [foreign.id.clone(), uuid::Uuid::now_v7().to_string()] {
         let body = with(&good, "/lines/0/product_id", json!(id))?;
-        let answer = shop.send(Call::post(CHECKOUTS).key(&id).json(&body)).await?;
+        let answer = shop
+            .send(Call::post(CHECKOUTS).key(&id).json(&body))
+            .await?;
         let problem = answer.wants_problem(404, "not-found")?;
         assert_eq!(problem["field"], "lines[0].product_id", "{problem}");
     }
     for key in ["", " ", &"k".repeat(300), "a\tb"] {
-        let answer = shop.send(Call::post(CHECKOUTS).key(key).json(&good)).await?;
-        ensure!(answer.status == 400, "key {key:?}: {} {}", answer.status, answer.text());
+        let answer = shop
+            .send(Call::post(CHECKOUTS).key(key).json(&good))
+            .await?;
+        ensure!(
+            answer.status == 400,
+            "key {key:?}: {} {}",
+            answer.status,
+            answer.text()
+        );
     }
-    assert_eq!((shop.available(&mug).await?, other.available(&foreign).await?), (10, 10));
+    assert_eq!(
+        (
+            shop.available(&mug).await?,
+            other.available(&foreign).await?
+        ),
+        (10, 10)
+    );
     assert!(shop.order_ids().await?.is_empty());
     Ok(())
 }
@@ -170,21 +268,38 @@ async fn a_product_names_the_field_at_fault(fleet: &Fleet) -> Result<()> {
     ] {
         let body = with(&good, &format!("/{name}"), value.clone())?;
         let made = shop.merchant_post(PRODUCTS, &body).await?;
-        let problem = made.wants_problem(400, "invalid").with_context(|| format!("{name} = {value}"))?;
+        let problem = made
+            .wants_problem(400, "invalid")
+            .with_context(|| format!("{name} = {value}"))?;
         assert_eq!(problem["field"], name, "{value}: {problem}");
         let patch = Call::new(Method::PATCH, format!("{PRODUCTS}/{}", mug.id)).token(&shop.token);
         let changed = shop.send(patch.json(&json!({ name: value }))).await?;
-        let problem = changed.wants_problem(400, "invalid").with_context(|| format!("PATCH {name}"))?;
+        let problem = changed
+            .wants_problem(400, "invalid")
+            .with_context(|| format!("PATCH {name}"))?;
         assert_eq!(problem["field"], name, "PATCH {value}: {problem}");
     }
     let put = Call::new(Method::PUT, format!("{PRODUCTS}/{}/inventory", mug.id)).token(&shop.token);
     for value in [json!(-1), json!("1"), json!(null)] {
-        let answer = shop.send(put.clone().json(&json!({"available": value}))).await?;
+        let answer = shop
+            .send(put.clone().json(&json!({"available": value})))
+            .await?;
         assert_eq!(answer.wants_problem(400, "invalid")?["field"], "available");
     }
-    let unchanged: Product = shop.get(&format!("{PRODUCTS}/{}", mug.id)).await?.wants(200)?.json()?;
+    let unchanged: Product = shop
+        .get(&format!("{PRODUCTS}/{}", mug.id))
+        .await?
+        .wants(200)?
+        .json()?;
     assert_eq!(unchanged, mug);
-    for bad in ["limit=0", "limit=101", "limit=-1", "limit=x", "cursor=x", "offset=1"] {
+    for bad in [
+        "limit=0",
+        "limit=101",
+        "limit=-1",
+        "limit=x",
+        "cursor=x",
+        "offset=1",
+    ] {
         let answer = shop.get(&format!("{PRODUCTS}?{bad}")).await?;
         answer.wants_problem(400, "invalid").with_context(|| bad)?;
     }
@@ -197,18 +312,32 @@ async fn tokens_open_what_they_are_for_and_stop_when_revoked(fleet: &Fleet) -> R
     let (shop, other) = (fleet.shop(1).await?, fleet.shop(1).await?);
     let body = json!({"title": "Mug", "price": "1.00", "currency": "USD", "available": 1});
     let call = Call::post(PRODUCTS).json(&body);
-    shop.send(call.clone()).await?.wants_problem(401, "unauthorized").context("no token")?;
+    shop.send(call.clone())
+        .await?
+        .wants_problem(401, "unauthorized")
+        .context("no token")?;
     for bad in [other.token.as_str(), "pht_invented", "", "x"] {
-        shop.send(call.clone().token(bad)).await?.wants_problem(401, "unauthorized").with_context(|| bad.to_owned())?;
+        shop.send(call.clone().token(bad))
+            .await?
+            .wants_problem(401, "unauthorized")
+            .with_context(|| bad.to_owned())?;
     }
-    let basic = call.clone().header("authorization", format!("Basic {}", shop.token));
-    shop.send(basic).await?.wants_problem(401, "unauthorized").context("another scheme")?;
+    let basic = call
+        .clone()
+        .header("authorization", format!("Basic {}", shop.token));
+    shop.send(basic)
+        .await?
+        .wants_problem(401, "unauthorized")
+        .context("another scheme")?;
 
     let made: Value = fleet.podctl.json(&["shop", "token", &shop.handle]).await?;
     let token = made["token"].as_str().context("a token")?;
     ensure!(token.starts_with("pht_"), "{token}");
     shop.send(call.clone().token(token)).await?.wants(201)?;
-    let listed = fleet.podctl.ok(&["shop", "token", "list", &shop.handle, "--json"]).await?;
+    let listed = fleet
+        .podctl
+        .ok(&["shop", "token", "list", &shop.handle, "--json"])
+        .await?;
     ensure!(!listed.contains(token), "the list shows a token's text");
     let list: Value = serde_json::from_str(&listed)?;
     let ids: Vec<String> = list["tokens"]
@@ -218,13 +347,28 @@ async fn tokens_open_what_they_are_for_and_stop_when_revoked(fleet: &Fleet) -> R
         .filter_map(|t| t["id"].as_str().map(str::to_owned))
         .collect();
     assert_eq!(ids.len(), 2);
-    let newest = made["id"].as_str().or(ids.first().map(String::as_str)).context("an id")?;
-    fleet.podctl.ok(&["shop", "token", "revoke", &shop.handle, newest]).await?;
-    tests::wait_until("a revoked token is refused", std::time::Duration::from_secs(3), async || {
-        shop.send(call.clone().token(token)).await?.wants_problem(401, "unauthorized")
-    })
+    let newest = made["id"]
+        .as_str()
+        .or(ids.first().map(String::as_str))
+        .context("an id")?;
+    fleet
+        .podctl
+        .ok(&["shop", "token", "revoke", &shop.handle, newest])
+        .await?;
+    tests::wait_until(
+        "a revoked token is refused",
+        std::time::Duration::from_secs(3),
+        async || {
+            shop.send(call.clone().token(token))
+                .await?
+                .wants_problem(401, "unauthorized")
+        },
+    )
     .await?;
-    shop.send(call.token(&shop.token)).await?.wants(201).context("the other token")?;
+    shop.send(call.token(&shop.token))
+        .await?
+        .wants(201)
+        .context("the other token")?;
     Ok(())
 }
 
@@ -253,7 +397,10 @@ async fn podctl_names_what_is_wrong(fleet: &Fleet) -> Result<()> {
     ] {
         let said = podctl.refused(args, 1).await?;
         ensure!(said.contains("nobody"), "{args:?} does not name it: {said}");
-        ensure!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
+        ensure!(
+            !said.contains("panicked") && !said.contains("RUST_BACKTRACE"),
+            "{said}"
+        );
     }
     Ok(())
 }
@@ -264,20 +411,63 @@ async fn shops_and_hosts_that_cannot_be_are_refused(fleet: &Fleet) -> Result<()>
     let shop = fleet.shop(1).await?;
     let podctl = &fleet.podctl;
     let long = "a".repeat(64);
-    for handle in ["", "-a", "a-", "A b", "a.b", "ü", "www..", &long, &shop.handle] {
-        let ended = podctl.run(&["shop", "create", "--pod", "1", "--", handle]).await?;
-        ensure!(matches!(ended.code, Some(1 | USAGE)), "{handle:?}: {:?} {}", ended.code, ended.text());
+    for handle in [
+        "",
+        "-a",
+        "a-",
+        "A b",
+        "a.b",
+        "ü",
+        "www..",
+        &long,
+        &shop.handle,
+    ] {
+        let ended = podctl
+            .run(&["shop", "create", "--pod", "1", "--", handle])
+            .await?;
+        ensure!(
+            matches!(ended.code, Some(1 | USAGE)),
+            "{handle:?}: {:?} {}",
+            ended.code,
+            ended.text()
+        );
         ensure!(!ended.text().trim().is_empty(), "{handle:?}: not a word");
     }
-    for host in ["", "a b.example", "-.example", "http://a.example", "a.example/path", "*.example", "other.localhost"] {
-        let ended = podctl.run(&["shop", "host", "add", &shop.handle, "--", host]).await?;
-        ensure!(matches!(ended.code, Some(1 | USAGE)), "{host:?}: {:?} {}", ended.code, ended.text());
+    for host in [
+        "",
+        "a b.example",
+        "-.example",
+        "http://a.example",
+        "a.example/path",
+        "*.example",
+        "other.localhost",
+    ] {
+        let ended = podctl
+            .run(&["shop", "host", "add", &shop.handle, "--", host])
+            .await?;
+        ensure!(
+            matches!(ended.code, Some(1 | USAGE)),
+            "{host:?}: {:?} {}",
+            ended.code,
+            ended.text()
+        );
     }
     let status = fleet.status().await?;
     let now = status.shop(&shop.handle)?;
     assert_eq!(now.hosts, [shop.host.clone()]);
-    let currency = podctl.refused(&["shop", "create", "odd-money", "--currency", "dollars"], 1).await;
-    ensure!(currency.is_ok() || podctl.refused(&["shop", "create", "odd-money", "--currency", "x"], USAGE).await.is_ok());
-    ensure!(fleet.status().await?.shop("odd-money").is_err(), "a refused shop is there");
+    let currency = podctl
+        .refused(&["shop", "create", "odd-money", "--currency", "dollars"], 1)
+        .await;
+    ensure!(
+        currency.is_ok()
+            || podctl
+                .refused(&["shop", "create", "odd-money", "--currency", "x"], USAGE)
+                .await
+                .is_ok()
+    );
+    ensure!(
+        fleet.status().await?.shop("odd-money").is_err(),
+        "a refused shop is there"
+    );
     Ok(())
 }

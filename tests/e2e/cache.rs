@@ -26,7 +26,10 @@ async fn change(shop: &Shop, product: &Product, body: &Value) -> Result<()> {
 }
 
 async fn shown(shop: &Shop, product: &Product) -> Result<Product> {
-    shop.get(&format!("/api/v1/products/{}", product.id)).await?.wants(200)?.json()
+    shop.get(&format!("/api/v1/products/{}", product.id))
+        .await?
+        .wants(200)?
+        .json()
 }
 
 /// Title and price changed, and units sold: with entries warm in both processes and in Redis, all answers show it two
@@ -45,7 +48,10 @@ async fn a_change_is_in_every_answer_within_two_seconds(fleet: &Fleet) -> Result
         tokio::time::sleep(STALE_MAX).await;
         for _ in 0..8 {
             let now = shown(&shop, &mug).await?;
-            assert_eq!((now.title.as_str(), now.price.as_str()), (title.as_str(), "2.50"));
+            assert_eq!(
+                (now.title.as_str(), now.price.as_str()),
+                (title.as_str(), "2.50")
+            );
             assert_eq!(now.available, 4 - round);
             let list: Value = shop.get("/api/v1/products").await?.wants(200)?.json()?;
             assert_eq!(list["products"][0]["title"], title.as_str());
@@ -61,7 +67,9 @@ async fn inv11_a_strong_read_sees_every_acknowledged_write(fleet: &Fleet) -> Res
     let mug = shop.product("Mug", "1.00", 0).await?;
     let path = format!("/api/v1/products/{}/inventory", mug.id);
     for n in 1..=30 {
-        let put = Call::new(Method::PUT, path.as_str()).token(&shop.token).json(&json!({"available": n}));
+        let put = Call::new(Method::PUT, path.as_str())
+            .token(&shop.token)
+            .json(&json!({"available": n}));
         shop.send(put).await?.wants(200)?;
         for _ in 0..2 {
             assert_eq!(shop.available(&mug).await?, n);
@@ -79,14 +87,25 @@ async fn without_redis_the_pod_works(fleet: &Fleet) -> Result<()> {
         let started = Instant::now();
         for n in 0..5 {
             let title = format!("{how} {n}");
-            change(&shop, &mug, &json!({"title": title})).await.with_context(|| how.to_owned())?;
-            shop.buy(&title, &[(&mug, 1)]).await.with_context(|| how.to_owned())?;
+            change(&shop, &mug, &json!({"title": title}))
+                .await
+                .with_context(|| how.to_owned())?;
+            shop.buy(&title, &[(&mug, 1)])
+                .await
+                .with_context(|| how.to_owned())?;
             shown(&shop, &mug).await.with_context(|| how.to_owned())?;
         }
         // Fifteen requests; a few of them may wait for Redis once, none for long.
-        ensure!(started.elapsed() < Duration::from_secs(15), "{how}: took {:?}", started.elapsed());
+        ensure!(
+            started.elapsed() < Duration::from_secs(15),
+            "{how}: took {:?}",
+            started.elapsed()
+        );
         wait_until("the change is shown", STALE_MAX, async || {
-            ensure!(shown(&shop, &mug).await?.title == format!("{how} 4"), "an old title");
+            ensure!(
+                shown(&shop, &mug).await?.title == format!("{how} 4"),
+                "an old title"
+            );
             Ok(())
         })
         .await
@@ -95,7 +114,9 @@ async fn without_redis_the_pod_works(fleet: &Fleet) -> Result<()> {
     works("killed").await?;
     fleet.let_up("redis-1").await?;
     wait_until("Redis is back", RECOVER_MAX, async || {
-        tests::redis_of(&fleet.status().await?.pod(1)?.redis).await.map(drop)
+        tests::redis_of(&fleet.status().await?.pod(1)?.redis)
+            .await
+            .map(drop)
     })
     .await?;
     let frozen = fleet.unit("redis-1")?.freeze()?;

@@ -18,8 +18,13 @@ pub(crate) fn list() -> Vec<Test> {
 /// Both shops sell one unit.
 async fn sells(shops: [&Shop; 2], key: &str) -> Result<()> {
     for shop in shops {
-        let mug = shop.product("Mug", "1.00", 1).await.with_context(|| key.to_owned())?;
-        shop.buy(key, &[(&mug, 1)]).await.with_context(|| key.to_owned())?;
+        let mug = shop
+            .product("Mug", "1.00", 1)
+            .await
+            .with_context(|| key.to_owned())?;
+        shop.buy(key, &[(&mug, 1)])
+            .await
+            .with_context(|| key.to_owned())?;
     }
     Ok(())
 }
@@ -38,7 +43,9 @@ async fn restarted(fleet: &Fleet, unit: &str) -> Result<()> {
 
 /// The control server is killed and stays down: shops sell; an edge and a pod process that are killed start again
 /// without it and sell; making a shop and freezing one is refused by name; all is well when it is back.
-async fn inv5_the_fleet_sells_with_the_catalog_killed_cold_starts_included(fleet: &Fleet) -> Result<()> {
+async fn inv5_the_fleet_sells_with_the_catalog_killed_cold_starts_included(
+    fleet: &Fleet,
+) -> Result<()> {
     let (a, b) = (fleet.shop(1).await?, fleet.shop(2).await?);
     fleet.kill_and_hold_down("control").await?;
     sells([&a, &b], "catalog down").await?;
@@ -50,19 +57,36 @@ async fn inv5_the_fleet_sells_with_the_catalog_killed_cold_starts_included(fleet
     .await?;
     restarted(fleet, "pod-1-1").await?;
     restarted(fleet, "pod-1-2").await?;
-    wait_until("pod processes started cold serve", RECOVER_MAX, async || {
-        sells([&a, &b], "pod cold").await
-    })
+    wait_until(
+        "pod processes started cold serve",
+        RECOVER_MAX,
+        async || sells([&a, &b], "pod cold").await,
+    )
     .await?;
 
-    let said = fleet.podctl.refused(&["shop", "create", "too-early", "--pod", "1"], 1).await?;
-    ensure!(said.contains("control server"), "what is missing is not named: {said}");
-    let said = fleet.podctl.refused(&["shop", "freeze", &a.handle], 1).await?;
-    ensure!(said.contains("control server"), "what is missing is not named: {said}");
+    let said = fleet
+        .podctl
+        .refused(&["shop", "create", "too-early", "--pod", "1"], 1)
+        .await?;
+    ensure!(
+        said.contains("control server"),
+        "what is missing is not named: {said}"
+    );
+    let said = fleet
+        .podctl
+        .refused(&["shop", "freeze", &a.handle], 1)
+        .await?;
+    ensure!(
+        said.contains("control server"),
+        "what is missing is not named: {said}"
+    );
     sells([&a, &b], "nothing half done").await?;
 
     fleet.let_up("control").await?;
-    wait_until("a new shop can be made", RECOVER_MAX, async || fleet.shop(1).await).await?;
+    wait_until("a new shop can be made", RECOVER_MAX, async || {
+        fleet.shop(1).await
+    })
+    .await?;
     Ok(())
 }
 
@@ -78,16 +102,33 @@ async fn inv5_the_fleet_sells_with_the_catalog_frozen(fleet: &Fleet) -> Result<(
     })
     .await?;
     let started = std::time::Instant::now();
-    let said = fleet.podctl.refused(&["shop", "freeze", &a.handle], 1).await?;
-    ensure!(started.elapsed() < Duration::from_secs(30), "podctl hung for {:?}", started.elapsed());
-    ensure!(said.contains("control server"), "what is missing is not named: {said}");
+    let said = fleet
+        .podctl
+        .refused(&["shop", "freeze", &a.handle], 1)
+        .await?;
+    ensure!(
+        started.elapsed() < Duration::from_secs(30),
+        "podctl hung for {:?}",
+        started.elapsed()
+    );
+    ensure!(
+        said.contains("control server"),
+        "what is missing is not named: {said}"
+    );
     frozen.thaw();
     // The freeze that was sent may still have been done after the thaw; the operator asks for what is wanted.
     wait_until("the shop serves", RECOVER_MAX, async || {
-        fleet.podctl.ok(&["shop", "unfreeze", &a.handle]).await.map(drop)
+        fleet
+            .podctl
+            .ok(&["shop", "unfreeze", &a.handle])
+            .await
+            .map(drop)
     })
     .await?;
-    wait_until("the shop sells", RECOVER_MAX, async || sells([&a, &b], "thawed").await).await
+    wait_until("the shop sells", RECOVER_MAX, async || {
+        sells([&a, &b], "thawed").await
+    })
+    .await
 }
 
 /// A route file with a flipped byte is not served from: the edge says so, keeps the file aside, and takes the table
@@ -95,7 +136,11 @@ async fn inv5_the_fleet_sells_with_the_catalog_frozen(fleet: &Fleet) -> Result<(
 async fn inv5_a_damaged_route_file_is_set_aside_and_said(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let file = fleet.home().join("edge/edge-1/routes.bin");
-    let file = if file.exists() { file } else { fleet.home().join("edge/1/routes.bin") };
+    let file = if file.exists() {
+        file
+    } else {
+        fleet.home().join("edge/1/routes.bin")
+    };
     // The table is written some time after a change: wait for one that can be damaged.
     wait_until("the edge has written its table", RECOVER_MAX, async || {
         ensure!(file.exists(), "no {}", file.display());
@@ -105,7 +150,14 @@ async fn inv5_a_damaged_route_file_is_set_aside_and_said(fleet: &Fleet) -> Resul
     fleet.announce_error("(?i)route.*(damaged|checksum|aside)")?;
     fleet.hold_down("edge-1").await?;
     wait_until("the edge is down", RECOVER_MAX, async || {
-        ensure!(fleet.edge.send("nobody.example", &tests::Call::get("/")).await.is_err(), "it answers");
+        ensure!(
+            fleet
+                .edge
+                .send("nobody.example", &tests::Call::get("/"))
+                .await
+                .is_err(),
+            "it answers"
+        );
         Ok(())
     })
     .await?;
@@ -124,6 +176,11 @@ async fn inv5_a_damaged_route_file_is_set_aside_and_said(fleet: &Fleet) -> Resul
         .flatten()
         .map(|e| e.file_name().to_string_lossy().into_owned())
         .collect();
-    ensure!(names.iter().any(|n| n.starts_with("routes") && n != "routes.bin"), "nothing kept aside: {names:?}");
+    ensure!(
+        names
+            .iter()
+            .any(|n| n.starts_with("routes") && n != "routes.bin"),
+        "nothing kept aside: {names:?}"
+    );
     Ok(())
 }

@@ -33,22 +33,49 @@ async fn a_checkout_sells(fleet: &Fleet) -> Result<()> {
     let mug = shop.product("Mug", "12.50", 5).await?;
     let cup = shop.product("Cup", "0.10", 100).await?;
     let order = shop.buy("sells", &[(&mug, 2), (&cup, 3)]).await?;
-    assert_eq!((order.status.as_str(), order.currency.as_str()), ("paid", "USD"));
+    assert_eq!(
+        (order.status.as_str(), order.currency.as_str()),
+        ("paid", "USD")
+    );
     assert_eq!(order.total.parse::<Decimal>()?, "25.30".parse::<Decimal>()?);
-    let lines: Vec<_> = order.lines.iter().map(|l| (l.product_id.as_str(), l.quantity)).collect();
+    let lines: Vec<_> = order
+        .lines
+        .iter()
+        .map(|l| (l.product_id.as_str(), l.quantity))
+        .collect();
     assert_eq!(lines, [(mug.id.as_str(), 2), (cup.id.as_str(), 3)]);
-    assert_eq!((shop.available(&mug).await?, shop.available(&cup).await?), (3, 97));
+    assert_eq!(
+        (shop.available(&mug).await?, shop.available(&cup).await?),
+        (3, 97)
+    );
 
-    let token = order.access_token.as_deref().context("a buyer gets an access token")?;
+    let token = order
+        .access_token
+        .as_deref()
+        .context("a buyer gets an access token")?;
     let path = format!("/api/v1/orders/{}", order.id);
-    let seen: Order = shop.send(Call::get(path.as_str()).token(token)).await?.wants(200)?.json()?;
-    assert_eq!((&seen.id, &seen.total, &seen.lines), (&order.id, &order.total, &order.lines));
+    let seen: Order = shop
+        .send(Call::get(path.as_str()).token(token))
+        .await?
+        .wants(200)?
+        .json()?;
+    assert_eq!(
+        (&seen.id, &seen.total, &seen.lines),
+        (&order.id, &order.total, &order.lines)
+    );
     assert_eq!(shop.order(&order.id).await?.status, "paid");
-    shop.get(&path).await?.wants_problem(401, "unauthorized").context("without a token")?;
+    shop.get(&path)
+        .await?
+        .wants_problem(401, "unauthorized")
+        .context("without a token")?;
     let other = shop.buy("other", &[(&cup, 1)]).await?;
     let other_path = format!("/api/v1/orders/{}", other.id);
     let by_wrong_token = shop.send(Call::get(other_path).token(token)).await?;
-    assert!([401, 403, 404].contains(&by_wrong_token.status), "{}", by_wrong_token.text());
+    assert!(
+        [401, 403, 404].contains(&by_wrong_token.status),
+        "{}",
+        by_wrong_token.text()
+    );
     Ok(())
 }
 
@@ -62,32 +89,61 @@ fn replayed(answer: &Answer) -> bool {
 async fn inv3_a_replayed_checkout_gets_the_same_answer(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "3.00", 2).await?;
-    for (key, quantity, outcome, status) in
-        [("ok", 1, "approve", 201), ("no", 1, "decline", 402)]
-    {
-        let first = shop.checkout(key, &[(&mug, quantity)], outcome).await?.wants(status)?;
+    for (key, quantity, outcome, status) in [("ok", 1, "approve", 201), ("no", 1, "decline", 402)] {
+        let first = shop
+            .checkout(key, &[(&mug, quantity)], outcome)
+            .await?
+            .wants(status)?;
         assert!(!replayed(&first));
         for _ in 0..2 {
-            let again = shop.checkout(key, &[(&mug, quantity)], outcome).await?.wants(status)?;
+            let again = shop
+                .checkout(key, &[(&mug, quantity)], outcome)
+                .await?
+                .wants(status)?;
             assert!(replayed(&again), "{key}");
             assert_eq!(without_request(&again)?, without_request(&first)?, "{key}");
         }
     }
     assert_eq!(shop.available(&mug).await?, 1, "one unit was sold, once");
     let cup = shop.product("Cup", "1.00", 0).await?;
-    shop.checkout("few", &[(&cup, 1)], "approve").await?.wants_problem(409, "insufficient-stock")?;
+    shop.checkout("few", &[(&cup, 1)], "approve")
+        .await?
+        .wants_problem(409, "insufficient-stock")?;
     let stocked = json!({"available": 1});
-    let put = Call::new(http::Method::PUT, format!("/api/v1/products/{}/inventory", cup.id));
-    shop.send(put.token(&shop.token).json(&stocked)).await?.wants(200)?;
-    shop.checkout("few", &[(&cup, 1)], "approve").await?.wants(201)?;
-    shop.checkout("ok", &[(&mug, 2)], "approve").await?.wants_problem(422, "key-reused")?;
+    let put = Call::new(
+        http::Method::PUT,
+        format!("/api/v1/products/{}/inventory", cup.id),
+    );
+    shop.send(put.token(&shop.token).json(&stocked))
+        .await?
+        .wants(200)?;
+    shop.checkout("few", &[(&cup, 1)], "approve")
+        .await?
+        .wants(201)?;
+    shop.checkout("ok", &[(&mug, 2)], "approve")
+        .await?
+        .wants_problem(422, "key-reused")?;
     let without_key = Call::post(CHECKOUTS).json(&checkout_body(&[(&mug, 1)], "approve"));
-    let problem = shop.send(without_key).await?.wants_problem(400, "invalid")?;
-    assert!(problem.to_string().to_lowercase().contains("idempotency-key"), "{problem}");
+    let problem = shop
+        .send(without_key)
+        .await?
+        .wants_problem(400, "invalid")?;
+    assert!(
+        problem
+            .to_string()
+            .to_lowercase()
+            .contains("idempotency-key"),
+        "{problem}"
+    );
 
     let other = fleet.shop(1).await?;
     let cup = other.product("Cup", "3.00", 2).await?;
-    assert!(!replayed(&other.checkout("ok", &[(&cup, 1)], "approve").await?.wants(201)?));
+    assert!(!replayed(
+        &other
+            .checkout("ok", &[(&cup, 1)], "approve")
+            .await?
+            .wants(201)?
+    ));
     Ok(())
 }
 
@@ -117,21 +173,34 @@ async fn inv3_a_key_raced_by_fifty_makes_one_order(fleet: &Fleet) -> Result<()> 
             ids.push(answer.wants(201)?.json::<Order>()?.id);
         }
     }
-    ids.push(shop.checkout("raced", &lines, "approve").await?.wants(201)?.json::<Order>()?.id);
+    ids.push(
+        shop.checkout("raced", &lines, "approve")
+            .await?
+            .wants(201)?
+            .json::<Order>()?
+            .id,
+    );
     assert!(ids.len() >= 2, "somebody got the order at once");
     ids.dedup();
     assert_eq!(ids.len(), 1, "one order for all");
     assert_eq!(shop.order_ids().await?, ids);
     assert_eq!(shop.available(&mug).await?, 99);
     let primary = fleet.primary(1).await?;
-    assert_eq!(primary.rows("bogus_charge", shop.id).await?, 1, "one charge");
+    assert_eq!(
+        primary.rows("bogus_charge", shop.id).await?,
+        1,
+        "one charge"
+    );
     Ok(())
 }
 
 /// Twenty buyers, five units: five orders, fifteen are told which line has too few, and nothing is left or below zero.
 async fn inv3_twenty_buyers_of_five_units_make_five_orders(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(2).await?;
-    let (mug, plenty) = (shop.product("Mug", "3.00", 5).await?, shop.product("Cup", "1.00", 50).await?);
+    let (mug, plenty) = (
+        shop.product("Mug", "3.00", 5).await?,
+        shop.product("Cup", "1.00", 50).await?,
+    );
     let lines = [(&plenty, 1), (&mug, 1)];
     let keys: Vec<String> = (0..20).map(|n| format!("buyer-{n}")).collect();
     let answers = join_all(keys.iter().map(|key| shop.checkout(key, &lines, "approve"))).await;
@@ -147,7 +216,10 @@ async fn inv3_twenty_buyers_of_five_units_make_five_orders(fleet: &Fleet) -> Res
     }
     assert_eq!(sold, 5);
     assert_eq!(shop.order_ids().await?.len(), 5);
-    assert_eq!((shop.available(&mug).await?, shop.available(&plenty).await?), (0, 45));
+    assert_eq!(
+        (shop.available(&mug).await?, shop.available(&plenty).await?),
+        (0, 45)
+    );
     Ok(())
 }
 
@@ -155,13 +227,23 @@ async fn inv3_twenty_buyers_of_five_units_make_five_orders(fleet: &Fleet) -> Res
 async fn a_declined_payment_gives_the_stock_back(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "3.00", 4).await?;
-    shop.checkout("poor", &[(&mug, 3)], "decline").await?.wants_problem(402, "payment-declined")?;
+    shop.checkout("poor", &[(&mug, 3)], "decline")
+        .await?
+        .wants_problem(402, "payment-declined")?;
     assert_eq!(shop.available(&mug).await?, 4);
     let ids = shop.order_ids().await?;
-    let order = shop.order(ids.first().context("the order is kept")?).await?;
+    let order = shop
+        .order(ids.first().context("the order is kept")?)
+        .await?;
     assert_eq!(order.status, "payment_failed");
-    shop.order_step(&order.id, "cancel").await?.wants_problem(409, "order-state")?;
-    assert_eq!(shop.available(&mug).await?, 4, "not given back a second time");
+    shop.order_step(&order.id, "cancel")
+        .await?
+        .wants_problem(409, "order-state")?;
+    assert_eq!(
+        shop.available(&mug).await?,
+        4,
+        "not given back a second time"
+    );
     Ok(())
 }
 
@@ -172,16 +254,26 @@ async fn a_payment_that_times_out_is_settled_later_and_charged_once(fleet: &Flee
     let mug = shop.product("Mug", "3.00", 4).await?;
     let first = shop.checkout("slow", &[(&mug, 1)], "timeout").await?;
     first.wants_problem(504, "timeout")?;
-    let settled = wait_until("the order is settled", Duration::from_secs(40), async || {
-        let ids = shop.order_ids().await?;
-        ensure!(ids.len() == 1, "orders: {ids:?}");
-        let order = shop.order(&ids[0]).await?;
-        ensure!(order.status != "pending", "the order is still pending");
-        Ok(order)
-    })
+    let settled = wait_until(
+        "the order is settled",
+        Duration::from_secs(40),
+        async || {
+            let ids = shop.order_ids().await?;
+            ensure!(ids.len() == 1, "orders: {ids:?}");
+            let order = shop.order(&ids[0]).await?;
+            ensure!(order.status != "pending", "the order is still pending");
+            Ok(order)
+        },
+    )
     .await?;
-    assert_eq!((settled.status.as_str(), shop.available(&mug).await?), ("paid", 3));
-    let again = shop.checkout("slow", &[(&mug, 1)], "timeout").await?.wants(201)?;
+    assert_eq!(
+        (settled.status.as_str(), shop.available(&mug).await?),
+        ("paid", 3)
+    );
+    let again = shop
+        .checkout("slow", &[(&mug, 1)], "timeout")
+        .await?
+        .wants(201)?;
     assert_eq!(again.json::<Order>()?.id, settled.id);
     let primary = fleet.primary(1).await?;
     assert_eq!(primary.rows("bogus_charge", shop.id).await?, 1);
@@ -212,7 +304,9 @@ async fn stock_comes_back_once(fleet: &Fleet) -> Result<()> {
         assert_eq!(done_times, 1, "{step} happened once");
         assert_eq!(shop.available(&mug).await?, before, "after {step}");
         assert_eq!(shop.order(&order.id).await?.status, done);
-        shop.order_step(&order.id, "refund").await?.wants_problem(409, "order-state")?;
+        shop.order_step(&order.id, "refund")
+            .await?
+            .wants_problem(409, "order-state")?;
         assert_eq!(shop.available(&mug).await?, before, "after a second {step}");
     }
     Ok(())
@@ -232,20 +326,47 @@ async fn an_order_takes_only_the_steps_of_its_state(fleet: &Fleet) -> Result<()>
     for (steps, state, refused) in [
         (&[][..], "paid", &[][..]),
         (&["fulfil"][..], "fulfilled", &["fulfil", "cancel"][..]),
-        (&["cancel"][..], "cancelled", &["fulfil", "cancel", "refund"][..]),
-        (&["refund"][..], "refunded", &["fulfil", "cancel", "refund"][..]),
-        (&["fulfil", "refund"][..], "refunded", &["fulfil", "cancel", "refund"][..]),
+        (
+            &["cancel"][..],
+            "cancelled",
+            &["fulfil", "cancel", "refund"][..],
+        ),
+        (
+            &["refund"][..],
+            "refunded",
+            &["fulfil", "cancel", "refund"][..],
+        ),
+        (
+            &["fulfil", "refund"][..],
+            "refunded",
+            &["fulfil", "cancel", "refund"][..],
+        ),
     ] {
         let order = made(&format!("to {}", steps.join(" ")), steps).await?;
         assert_eq!(shop.order(&order.id).await?.status, state);
         for step in refused {
-            let problem = shop.order_step(&order.id, step).await?.wants_problem(409, "order-state")?;
-            assert!(problem["detail"].as_str().unwrap_or_default().contains(state), "{problem}");
+            let problem = shop
+                .order_step(&order.id, step)
+                .await?
+                .wants_problem(409, "order-state")?;
+            assert!(
+                problem["detail"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .contains(state),
+                "{problem}"
+            );
         }
-        assert_eq!(shop.order(&order.id).await?.status, state, "a refused step changes nothing");
+        assert_eq!(
+            shop.order(&order.id).await?.status,
+            state,
+            "a refused step changes nothing"
+        );
     }
     let unknown = uuid::Uuid::now_v7().to_string();
-    shop.order_step(&unknown, "cancel").await?.wants_problem(404, "not-found")?;
+    shop.order_step(&unknown, "cancel")
+        .await?
+        .wants_problem(404, "not-found")?;
     Ok(())
 }
 
@@ -257,7 +378,11 @@ async fn orders_are_listed_newest_first_and_paged(fleet: &Fleet) -> Result<()> {
     let mut bought = Vec::new();
     for n in 0..7 {
         bought.push(shop.buy(&format!("order-{n}"), &[(&mug, 1)]).await?.id);
-        assert_eq!(shop.order_ids().await?.first(), bought.last(), "reads its own write");
+        assert_eq!(
+            shop.order_ids().await?.first(),
+            bought.last(),
+            "reads its own write"
+        );
     }
     bought.reverse();
     let (mut listed, mut path) = (Vec::new(), "/api/v1/orders?limit=3".to_owned());
@@ -265,8 +390,14 @@ async fn orders_are_listed_newest_first_and_paged(fleet: &Fleet) -> Result<()> {
         let page: Value = shop.merchant_get(&path).await?.wants(200)?.json()?;
         let orders = page["orders"].as_array().context("orders")?;
         assert!(orders.len() <= 3);
-        listed.extend(orders.iter().filter_map(|o| o["id"].as_str().map(str::to_owned)));
-        let Some(cursor) = page["next"].as_str() else { break };
+        listed.extend(
+            orders
+                .iter()
+                .filter_map(|o| o["id"].as_str().map(str::to_owned)),
+        );
+        let Some(cursor) = page["next"].as_str() else {
+            break;
+        };
         path = format!("/api/v1/orders?limit=3&cursor={cursor}");
     }
     assert_eq!(listed, bought);
@@ -283,9 +414,21 @@ async fn a_person_buys_without_scripts(fleet: &Fleet) -> Result<()> {
     let mug = shop.product("Mug <&> 'Cup'", "3.00", 4).await?;
     let page = |path: String| shop.send(Call::get(path).browser());
     let front = page("/".to_owned()).await?.wants(200)?;
-    assert!(front.header("content-type").unwrap_or_default().starts_with("text/html"));
-    assert!(front.text().contains("Mug &#60;&#38;&#62;") || front.text().contains("Mug &lt;&amp;&gt;"), "{}", front.text());
-    let product = page(format!("/products/{}", mug.id)).await?.wants(200)?.text();
+    assert!(
+        front
+            .header("content-type")
+            .unwrap_or_default()
+            .starts_with("text/html")
+    );
+    assert!(
+        front.text().contains("Mug &#60;&#38;&#62;") || front.text().contains("Mug &lt;&amp;&gt;"),
+        "{}",
+        front.text()
+    );
+    let product = page(format!("/products/{}", mug.id))
+        .await?
+        .wants(200)?
+        .text();
     let form = Form::first(&product).context("a product page has a form")?;
     let mut fields = form.fields.clone();
     for (name, value) in &mut fields {
@@ -301,11 +444,17 @@ async fn a_person_buys_without_scripts(fleet: &Fleet) -> Result<()> {
     let sent = shop.send(post.clone()).await?.wants(303)?;
     let order_page = sent.header("location").context("a location")?.to_owned();
     let order = page(order_page.clone()).await?.wants(200)?.text();
-    assert!(order.contains("6.00") && order.to_lowercase().contains("paid"), "{order}");
+    assert!(
+        order.contains("6.00") && order.to_lowercase().contains("paid"),
+        "{order}"
+    );
     // The back button and a second click: the same order.
     let again = shop.send(post).await?.wants(303)?;
     assert_eq!(again.header("location"), Some(order_page.as_str()));
-    assert_eq!((shop.order_ids().await?.len(), shop.available(&mug).await?), (1, 2));
+    assert_eq!(
+        (shop.order_ids().await?.len(), shop.available(&mug).await?),
+        (1, 2)
+    );
     Ok(())
 }
 
@@ -321,12 +470,21 @@ impl Form {
         let form = page.get(start..)?;
         let form = form.get(..form.find("</form>")?)?;
         let action = attribute(form.get(..form.find('>')?)?, "action")?;
-        let inputs = form.split("<input").chain(form.split("<select")).chain(form.split("<button"));
+        let inputs = form
+            .split("<input")
+            .chain(form.split("<select"))
+            .chain(form.split("<button"));
         let fields = inputs.filter_map(|tag| {
             let tag = tag.get(..tag.find('>')?)?;
-            Some((attribute(tag, "name")?, attribute(tag, "value").unwrap_or_default()))
+            Some((
+                attribute(tag, "name")?,
+                attribute(tag, "value").unwrap_or_default(),
+            ))
         });
-        Some(Self { action, fields: fields.collect() })
+        Some(Self {
+            action,
+            fields: fields.collect(),
+        })
     }
 }
 
@@ -339,11 +497,16 @@ fn url_encoded(fields: &[(String, String)]) -> String {
     let encoded = |text: &str| {
         text.bytes()
             .map(|b| match b {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(b).to_string(),
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
+                    char::from(b).to_string()
+                }
                 other => format!("%{other:02X}"),
             })
             .collect::<String>()
     };
-    let pairs: Vec<String> = fields.iter().map(|(n, v)| format!("{}={}", encoded(n), encoded(v))).collect();
+    let pairs: Vec<String> = fields
+        .iter()
+        .map(|(n, v)| format!("{}={}", encoded(n), encoded(v)))
+        .collect();
     pairs.join("&")
 }

@@ -40,9 +40,13 @@ async fn tapped(fleet: &Fleet, pod: PodId) -> Result<(Tap, OwnPod)> {
 }
 
 async fn checkout(own: &OwnPod, shop: &Shop, mug: &Product, key: &str) -> Result<Answer> {
-    let call = Call::post("/api/v1/checkouts").key(key).json(&checkout_body(&[(mug, 1)], "approve"));
+    let call = Call::post("/api/v1/checkouts")
+        .key(key)
+        .json(&checkout_body(&[(mug, 1)], "approve"));
     let answer = own.door.send(shop.id, shop.epoch, &call);
-    tokio::time::timeout(SETTLED_MAX, answer).await.context("an unknown commit was not settled in time")?
+    tokio::time::timeout(SETTLED_MAX, answer)
+        .await
+        .context("an unknown commit was not settled in time")?
 }
 
 /// A checkout has two transactions, each is cut before its COMMIT is sent, after it was sent, and after the server
@@ -51,30 +55,57 @@ async fn inv3_a_connection_cut_on_commit_makes_exactly_one_order(fleet: &Fleet) 
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "1.00", 100).await?;
     let (tap, own) = tapped(fleet, shop.pod).await?;
-    checkout(&own, &shop, &mug, "warm").await?.wants(201).context("through the tap")?;
+    checkout(&own, &shop, &mug, "warm")
+        .await?
+        .wants(201)
+        .context("through the tap")?;
     let unknown_before = metrics::total(&own.admin, "podhost_commit_unknown_total").await?;
     let mut orders = 1;
     for (step, word) in [("reserve", "into shop_order"), ("settle", "update payment")] {
-        for moment in [Moment::BeforeCommit, Moment::CommitSent, Moment::CommitAnswered] {
+        for moment in [
+            Moment::BeforeCommit,
+            Moment::CommitSent,
+            Moment::CommitAnswered,
+        ] {
             let case = format!("{step} {moment:?}");
             tap.set(word, moment);
             let first = checkout(&own, &shop, &mug, &case).await?;
             tap.sprung(SPRUNG_MAX).await.with_context(|| case.clone())?;
-            ensure!([201, 503, 504].contains(&first.status), "{case}: {}", first.text());
-            let again = checkout(&own, &shop, &mug, &case).await?.wants(201).context(case.clone())?;
+            ensure!(
+                [201, 503, 504].contains(&first.status),
+                "{case}: {}",
+                first.text()
+            );
+            let again = checkout(&own, &shop, &mug, &case)
+                .await?
+                .wants(201)
+                .context(case.clone())?;
             let order: Order = again.json()?;
             assert_eq!(order.status, "paid", "{case}");
             if first.status == 201 {
                 assert_eq!(first.json::<Order>()?.id, order.id, "{case}");
             }
             orders += 1;
-            assert_eq!(shop.order_ids().await?.len(), orders, "{case}: one order more");
-            assert_eq!(shop.available(&mug).await?, 100 - i64::try_from(orders)?, "{case}: stock");
+            assert_eq!(
+                shop.order_ids().await?.len(),
+                orders,
+                "{case}: one order more"
+            );
+            assert_eq!(
+                shop.available(&mug).await?,
+                100 - i64::try_from(orders)?,
+                "{case}: stock"
+            );
         }
     }
     let primary = fleet.primary(1).await?;
-    assert_eq!(primary.rows("bogus_charge", shop.id).await?, i64::try_from(orders)?, "one charge each");
-    let unknown = metrics::total(&own.admin, "podhost_commit_unknown_total").await? - unknown_before;
+    assert_eq!(
+        primary.rows("bogus_charge", shop.id).await?,
+        i64::try_from(orders)?,
+        "one charge each"
+    );
+    let unknown =
+        metrics::total(&own.admin, "podhost_commit_unknown_total").await? - unknown_before;
     ensure!(unknown >= 4.0, "unknown outcomes are counted: {unknown}");
     Ok(())
 }
@@ -85,10 +116,20 @@ async fn inv3_a_write_cut_on_commit_is_done_once(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(2).await?;
     let (tap, own) = tapped(fleet, shop.pod).await?;
     let body = json!({"title": "Mug", "price": "1.00", "currency": "USD", "available": 3});
-    let call = Call::post("/api/v1/products").token(&shop.token).json(&body);
-    own.door.send(shop.id, shop.epoch, &call).await?.wants(201).context("through the tap")?;
+    let call = Call::post("/api/v1/products")
+        .token(&shop.token)
+        .json(&body);
+    own.door
+        .send(shop.id, shop.epoch, &call)
+        .await?
+        .wants(201)
+        .context("through the tap")?;
     let primary = fleet.primary(2).await?;
-    for moment in [Moment::BeforeCommit, Moment::CommitSent, Moment::CommitAnswered] {
+    for moment in [
+        Moment::BeforeCommit,
+        Moment::CommitSent,
+        Moment::CommitAnswered,
+    ] {
         let before = primary.rows("product", shop.id).await?;
         tap.set("into product", moment);
         let answer = own.door.send(shop.id, shop.epoch, &call).await?;
@@ -109,9 +150,15 @@ async fn inv9_a_primary_that_stops_answering_on_commit_is_bounded(fleet: &Fleet)
     for silence in [Silence::Answers, Silence::Requests, Silence::Both] {
         let chaos = Chaos::to(loopback(port)).await?;
         let through = chaos.address().port();
-        let own = OwnPod::start(fleet, shop.pod, |config| OwnPod::primary_at(config, through)).await?;
+        let own = OwnPod::start(fleet, shop.pod, |config| {
+            OwnPod::primary_at(config, through)
+        })
+        .await?;
         let key = |n: u32| format!("{silence:?} {n}");
-        checkout(&own, &shop, &mug, &key(0)).await?.wants(201).context("through the proxy")?;
+        checkout(&own, &shop, &mug, &key(0))
+            .await?
+            .wants(201)
+            .context("through the proxy")?;
         chaos.set(Wire::Silent(silence));
         let calls = (1..6).map(|n| {
             let (own, shop, mug) = (&own, &shop, &mug);
@@ -119,7 +166,11 @@ async fn inv9_a_primary_that_stops_answering_on_commit_is_bounded(fleet: &Fleet)
         });
         for answer in futures::future::join_all(calls).await {
             let answer = answer.with_context(|| format!("{silence:?}"))?;
-            ensure!([421, 503, 504].contains(&answer.status), "{silence:?}: {}", answer.text());
+            ensure!(
+                [421, 503, 504].contains(&answer.status),
+                "{silence:?}: {}",
+                answer.text()
+            );
         }
         chaos.set(Wire::Open);
         for n in 1..6 {

@@ -19,7 +19,10 @@ const LIST: &str = "/api/v1/products";
 
 /// One request as bytes, with header lines of the test's choice.
 fn request(shop: &Shop, path: &str, lines: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{lines}\r\n", shop.host)
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{lines}\r\n",
+        shop.host
+    )
 }
 
 fn status_of(answer: &str) -> &str {
@@ -54,9 +57,15 @@ async fn inv10_a_client_cannot_choose_shop_pod_or_epoch(fleet: &Fleet) -> Result
         "podhost_token: x\r\nx-forwarded-prefix: /s/evil\r\n".to_owned(),
     ];
     for lines in [lines.concat(), lines[0].clone(), lines[2].clone()] {
-        let answer = fleet.edge.raw(request(&mine, LIST, &lines).as_bytes()).await?;
+        let answer = fleet
+            .edge
+            .raw(request(&mine, LIST, &lines).as_bytes())
+            .await?;
         assert_eq!(status_of(&answer), "200", "{answer}");
-        assert!(answer.contains("Mine") && !answer.contains("Victim"), "{answer}");
+        assert!(
+            answer.contains("Mine") && !answer.contains("Victim"),
+            "{answer}"
+        );
         assert!(!answer.contains("/s/evil"), "{answer}");
     }
     Ok(())
@@ -68,7 +77,10 @@ async fn inv10_a_client_cannot_make_the_edge_drop_its_own_headers(fleet: &Fleet)
     let shop = fleet.shop(1).await?;
     shop.product("Mine", "1.00", 1).await?;
     let names = "podhost-shop, podhost-pod, podhost-epoch, podhost-request, podhost-signature";
-    let bytes = format!("GET {LIST} HTTP/1.1\r\nHost: {}\r\nConnection: close, {names}\r\n\r\n", shop.host);
+    let bytes = format!(
+        "GET {LIST} HTTP/1.1\r\nHost: {}\r\nConnection: close, {names}\r\n\r\n",
+        shop.host
+    );
     let answer = fleet.edge.raw(bytes.as_bytes()).await?;
     assert_eq!(status_of(&answer), "200", "{answer}");
     assert!(answer.contains("Mine"), "{answer}");
@@ -81,8 +93,13 @@ async fn inv10_a_pod_refuses_what_the_edge_did_not_sign(fleet: &Fleet) -> Result
     let shop = fleet.shop(1).await?;
     let door = fleet.pod_door(shop.pod).await?;
     let call = Call::get(LIST);
-    door.send(shop.id, shop.epoch, &call).await?.wants(200).context("signed")?;
-    door.send_unsigned(&call).await?.wants_problem(403, "forbidden")?;
+    door.send(shop.id, shop.epoch, &call)
+        .await?
+        .wants(200)
+        .context("signed")?;
+    door.send_unsigned(&call)
+        .await?
+        .wants_problem(403, "forbidden")?;
     let claims = call
         .clone()
         .header("podhost-shop", shop.id)
@@ -90,14 +107,22 @@ async fn inv10_a_pod_refuses_what_the_edge_did_not_sign(fleet: &Fleet) -> Result
         .header("podhost-epoch", 1)
         .header("podhost-request", uuid::Uuid::now_v7())
         .header("podhost-signature", "t=1,k=k1,v1=AAAA");
-    door.send_unsigned(&claims).await?.wants_problem(403, "forbidden")?;
+    door.send_unsigned(&claims)
+        .await?
+        .wants_problem(403, "forbidden")?;
 
     let other = fleet.shop(2).await?;
-    let with_other_key =
-        tests::PodDoor::new(door.address(), shop.pod, fleet.pod_keys(other.pod)?)?;
-    with_other_key.send(shop.id, shop.epoch, &call).await?.wants_problem(403, "forbidden")?;
+    let with_other_key = tests::PodDoor::new(door.address(), shop.pod, fleet.pod_keys(other.pod)?)?;
+    with_other_key
+        .send(shop.id, shop.epoch, &call)
+        .await?
+        .wants_problem(403, "forbidden")?;
     let twice = call.clone().header("podhost-shop", shop.id);
-    assert_ne!(door.send(other.id, shop.epoch, &twice).await?.status, 200, "a header twice");
+    assert_ne!(
+        door.send(other.id, shop.epoch, &twice).await?.status,
+        200,
+        "a header twice"
+    );
     Ok(())
 }
 
@@ -106,23 +131,48 @@ async fn inv10_a_pod_refuses_what_the_edge_did_not_sign(fleet: &Fleet) -> Result
 async fn an_answer_names_its_request_and_nothing_of_the_inside(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let answer = shop.get(LIST).await?.wants(200)?;
-    let id = answer.header("x-request-id").context("no x-request-id")?.to_owned();
+    let id = answer
+        .header("x-request-id")
+        .context("no x-request-id")?
+        .to_owned();
     assert_eq!(uuid::Uuid::parse_str(&id)?.get_version_num(), 7);
     for name in answer.headers.keys().map(|n| n.as_str()) {
-        assert!(!name.starts_with("podhost-") || name == "podhost-token", "{name} reached the client");
-        assert!(!["keep-alive", "proxy-connection", "te", "upgrade"].contains(&name), "{name}");
+        assert!(
+            !name.starts_with("podhost-") || name == "podhost-token",
+            "{name} reached the client"
+        );
+        assert!(
+            !["keep-alive", "proxy-connection", "te", "upgrade"].contains(&name),
+            "{name}"
+        );
     }
     let again = shop.get(LIST).await?;
-    assert_ne!(again.header("x-request-id"), Some(id.as_str()), "each request has its own");
-    let forged = shop.send(Call::get(LIST).header("x-request-id", &id)).await?;
-    assert_ne!(forged.header("x-request-id"), Some(id.as_str()), "a client does not choose it");
+    assert_ne!(
+        again.header("x-request-id"),
+        Some(id.as_str()),
+        "each request has its own"
+    );
+    let forged = shop
+        .send(Call::get(LIST).header("x-request-id", &id))
+        .await?;
+    assert_ne!(
+        forged.header("x-request-id"),
+        Some(id.as_str()),
+        "a client does not choose it"
+    );
 
     let logged = async || {
-        let log = std::fs::read_to_string(fleet.home().join("logs/edge-1.log")).context("the edge's log")?;
+        let log = std::fs::read_to_string(fleet.home().join("logs/edge-1.log"))
+            .context("the edge's log")?;
         anyhow::ensure!(log.contains(&id), "request {id} is not in the access log");
         Ok(())
     };
-    tests::wait_until("the access log names the request", std::time::Duration::from_secs(2), logged).await
+    tests::wait_until(
+        "the access log names the request",
+        std::time::Duration::from_secs(2),
+        logged,
+    )
+    .await
 }
 
 /// What HTTP leaves open is refused by the edge: no host, two hosts, a host that is none, two lengths, a length and
@@ -131,16 +181,56 @@ async fn malformed_and_ambiguous_requests_are_refused(fleet: &Fleet) -> Result<(
     let shop = fleet.shop(1).await?;
     let host = &shop.host;
     let large = "a".repeat(100_000);
-    let many = (0..2_000).map(|n| format!("x-{n}: 1\r\n")).collect::<String>();
+    let many = (0..2_000)
+        .map(|n| format!("x-{n}: 1\r\n"))
+        .collect::<String>();
     let cases = [
-        ("no host", format!("GET {LIST} HTTP/1.1\r\nConnection: close\r\n\r\n"), vec!["400"]),
-        ("two hosts", format!("GET {LIST} HTTP/1.1\r\nHost: {host}\r\nHost: x.example\r\nConnection: close\r\n\r\n"), vec!["400"]),
-        ("no host name", format!("GET {LIST} HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n"), vec!["400"]),
-        ("empty host", format!("GET {LIST} HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"), vec!["400"]),
-        ("two lengths", format!("POST /api/v1/checkouts HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{{}}"), vec!["400"]),
-        ("a length and chunks", format!("POST /api/v1/checkouts HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n"), vec!["400"]),
-        ("a large header", request(&shop, LIST, &format!("x-large: {large}\r\n")), vec!["431", "400"]),
-        ("many headers", request(&shop, LIST, &many), vec!["431", "400"]),
+        (
+            "no host",
+            format!("GET {LIST} HTTP/1.1\r\nConnection: close\r\n\r\n"),
+            vec!["400"],
+        ),
+        (
+            "two hosts",
+            format!(
+                "GET {LIST} HTTP/1.1\r\nHost: {host}\r\nHost: x.example\r\nConnection: close\r\n\r\n"
+            ),
+            vec!["400"],
+        ),
+        (
+            "no host name",
+            format!("GET {LIST} HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n"),
+            vec!["400"],
+        ),
+        (
+            "empty host",
+            format!("GET {LIST} HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"),
+            vec!["400"],
+        ),
+        (
+            "two lengths",
+            format!(
+                "POST /api/v1/checkouts HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{{}}"
+            ),
+            vec!["400"],
+        ),
+        (
+            "a length and chunks",
+            format!(
+                "POST /api/v1/checkouts HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n"
+            ),
+            vec!["400"],
+        ),
+        (
+            "a large header",
+            request(&shop, LIST, &format!("x-large: {large}\r\n")),
+            vec!["431", "400"],
+        ),
+        (
+            "many headers",
+            request(&shop, LIST, &many),
+            vec!["431", "400"],
+        ),
         ("no HTTP", "HELLO\r\n\r\n".to_owned(), vec!["400", "none"]),
     ];
     for (what, bytes, wanted) in cases {
@@ -149,7 +239,8 @@ async fn malformed_and_ambiguous_requests_are_refused(fleet: &Fleet) -> Result<(
         assert!(wanted.contains(&status), "{what}: {answer}");
     }
     // An absolute target must say the same as the host.
-    let other = format!("GET http://x.example{LIST} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let other =
+        format!("GET http://x.example{LIST} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let answer = fleet.edge.raw(other.as_bytes()).await?;
     assert!(["400", "404"].contains(&status_of(&answer)), "{answer}");
     // And the edge is well after all this.

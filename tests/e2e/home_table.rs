@@ -39,12 +39,18 @@ impl<'a> Asked<'a> {
     async fn of(fleet: &Fleet, shop: &'a Shop) -> Result<Self> {
         let product = shop.product("Mug", "1.00", 5).await?;
         let path = format!("/api/v1/products/{}/inventory", product.id);
-        Ok(Self { shop, door: fleet.pod_door(shop.pod).await?, path })
+        Ok(Self {
+            shop,
+            door: fleet.pod_door(shop.pod).await?,
+            path,
+        })
     }
 
     async fn write(&self, epoch: Epoch) -> Result<Answer> {
         let body = json!({"title": "New", "price": "1.00", "currency": "USD", "available": 1});
-        let call = Call::post("/api/v1/products").token(&self.shop.token).json(&body);
+        let call = Call::post("/api/v1/products")
+            .token(&self.shop.token)
+            .json(&body);
         self.door.send(self.shop.id, epoch, &call).await
     }
 
@@ -54,7 +60,9 @@ impl<'a> Asked<'a> {
     }
 
     async fn eventual_read(&self, epoch: Epoch) -> Result<Answer> {
-        self.door.send(self.shop.id, epoch, &Call::get("/api/v1/products")).await
+        self.door
+            .send(self.shop.id, epoch, &Call::get("/api/v1/products"))
+            .await
     }
 }
 
@@ -87,18 +95,38 @@ async fn inv1_each_state_of_a_home_gets_the_answer_of_the_table(fleet: &Fleet) -
     let primary = fleet.primary(1).await?;
     let mut ran = primary.rows("product", shop.id).await?;
     for state in HomeState::ALL {
-        for mark in [None, Some(Mark { pod: pod(2)?, epoch: epoch(6)? })] {
-            let home = Home { epoch: epoch(5)?, state, mark };
-            primary.set_home(shop.id, state, home.epoch, mark.map(|m| (m.pod, m.epoch))).await?;
+        for mark in [
+            None,
+            Some(Mark {
+                pod: pod(2)?,
+                epoch: epoch(6)?,
+            }),
+        ] {
+            let home = Home {
+                epoch: epoch(5)?,
+                state,
+                mark,
+            };
+            primary
+                .set_home(shop.id, state, home.epoch, mark.map(|m| (m.pod, m.epoch)))
+                .await?;
             for at in [5, 4, 6] {
                 let at = epoch(at)?;
-                let claim = Claim { pod: pod(HERE)?, epoch: at, token_epoch: None };
+                let claim = Claim {
+                    pod: pod(HERE)?,
+                    epoch: at,
+                    token_epoch: None,
+                };
                 let verdict = |access| decide(shop.pod, Some(&home), claim, access);
                 let row = || format!("home {home:?}, request at {at:?}");
                 let (write, read) = (verdict(Access::Write), verdict(Access::Read));
-                agrees(&asked.write(at).await?, write, 201).with_context(row).context("write")?;
+                agrees(&asked.write(at).await?, write, 201)
+                    .with_context(row)
+                    .context("write")?;
                 ran += i64::from(write == Verdict::Run);
-                agrees(&asked.strong_read(at).await?, read, 200).with_context(row).context("strong read")?;
+                agrees(&asked.strong_read(at).await?, read, 200)
+                    .with_context(row)
+                    .context("strong read")?;
                 wait_until("an eventual read agrees", CACHED_HOME_MAX, async || {
                     agrees(&asked.eventual_read(at).await?, read, 200)
                 })
@@ -107,18 +135,36 @@ async fn inv1_each_state_of_a_home_gets_the_answer_of_the_table(fleet: &Fleet) -
             }
         }
     }
-    assert_eq!(primary.rows("product", shop.id).await?, ran, "only writes that ran left something");
-    primary.set_home(shop.id, HomeState::Serving, shop.epoch, None).await?;
-    asked.write(shop.epoch).await?.wants(201).context("serving again")?;
+    assert_eq!(
+        primary.rows("product", shop.id).await?,
+        ran,
+        "only writes that ran left something"
+    );
+    primary
+        .set_home(shop.id, HomeState::Serving, shop.epoch, None)
+        .await?;
+    asked
+        .write(shop.epoch)
+        .await?
+        .wants(201)
+        .context("serving again")?;
     Ok(())
 }
 
 /// Two more rows: `podhost-pod` is another pod, and there is no home at all.
-async fn inv1_a_request_for_another_pod_or_a_shop_without_home_is_stale(fleet: &Fleet) -> Result<()> {
+async fn inv1_a_request_for_another_pod_or_a_shop_without_home_is_stale(
+    fleet: &Fleet,
+) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let asked = Asked::of(fleet, &shop).await?;
-    let meant = Asked { shop: &shop, door: asked.door.meant_for(pod(2)?), path: asked.path.clone() };
-    let here = Verdict::Misdirected(Fence::Stale { epoch: Some(shop.epoch) });
+    let meant = Asked {
+        shop: &shop,
+        door: asked.door.meant_for(pod(2)?),
+        path: asked.path.clone(),
+    };
+    let here = Verdict::Misdirected(Fence::Stale {
+        epoch: Some(shop.epoch),
+    });
     agrees(&meant.write(shop.epoch).await?, here, 0)?;
     agrees(&meant.strong_read(shop.epoch).await?, here, 0)?;
     agrees(&meant.eventual_read(shop.epoch).await?, here, 0)?;
@@ -126,42 +172,79 @@ async fn inv1_a_request_for_another_pod_or_a_shop_without_home_is_stale(fleet: &
     let elsewhere = fleet.shop(2).await?;
     let call = Call::get("/api/v1/products");
     let nowhere = Verdict::Misdirected(Fence::Stale { epoch: None });
-    agrees(&asked.door.send(elsewhere.id, elsewhere.epoch, &call).await?, nowhere, 0)?;
+    agrees(
+        &asked
+            .door
+            .send(elsewhere.id, elsewhere.epoch, &call)
+            .await?,
+        nowhere,
+        0,
+    )?;
     let write = Call::post("/api/v1/checkouts").key("k").json(&json!({
         "email": "a@example.com", "lines": [], "payment": {"method": "bogus", "outcome": "approve"}
     }));
-    let answer = asked.door.send(elsewhere.id, elsewhere.epoch, &write).await?;
+    let answer = asked
+        .door
+        .send(elsewhere.id, elsewhere.epoch, &write)
+        .await?;
     assert_ne!(answer.status, 201, "a write for a shop that is elsewhere");
     Ok(())
 }
 
 /// While a mover has the row locked, or only waits for it, a write is refused as `fenced` at once and reads go on;
 /// when the mover is gone, writes run.
-async fn inv1_a_mover_that_holds_or_waits_for_the_row_fences_writes_at_once(fleet: &Fleet) -> Result<()> {
+async fn inv1_a_mover_that_holds_or_waits_for_the_row_fences_writes_at_once(
+    fleet: &Fleet,
+) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let asked = Asked::of(fleet, &shop).await?;
     let primary = fleet.primary(1).await?;
     let fenced = Verdict::Misdirected(Fence::Fenced);
     let look = async |what: &str| -> Result<()> {
         let started = Instant::now();
-        agrees(&asked.write(shop.epoch).await?, fenced, 0).with_context(|| format!("write, {what}"))?;
-        asked.strong_read(shop.epoch).await?.wants(200).with_context(|| format!("strong, {what}"))?;
-        asked.eventual_read(shop.epoch).await?.wants(200).with_context(|| format!("eventual, {what}"))?;
-        ensure!(started.elapsed() < AT_ONCE, "{what}: took {:?}", started.elapsed());
+        agrees(&asked.write(shop.epoch).await?, fenced, 0)
+            .with_context(|| format!("write, {what}"))?;
+        asked
+            .strong_read(shop.epoch)
+            .await?
+            .wants(200)
+            .with_context(|| format!("strong, {what}"))?;
+        asked
+            .eventual_read(shop.epoch)
+            .await?
+            .wants(200)
+            .with_context(|| format!("eventual, {what}"))?;
+        ensure!(
+            started.elapsed() < AT_ONCE,
+            "{what}: took {:?}",
+            started.elapsed()
+        );
         Ok(())
     };
     let held = HomeLock::exclusive(&primary, shop.id).await?;
     look("a mover holds the row").await?;
     held.release().await?;
-    asked.write(shop.epoch).await?.wants(201).context("after the mover")?;
+    asked
+        .write(shop.epoch)
+        .await?
+        .wants(201)
+        .context("after the mover")?;
 
     let in_flight = HomeLock::shared(&primary, shop.id).await?;
-    asked.write(shop.epoch).await?.wants(201).context("beside another write")?;
+    asked
+        .write(shop.epoch)
+        .await?
+        .wants(201)
+        .context("beside another write")?;
     let waiter = in_flight.queue_behind(&primary).await?;
     look("a mover waits for the row").await?;
     in_flight.release().await?;
     waiter.await.context("the waiting mover")??;
-    asked.write(shop.epoch).await?.wants(201).context("after the waiting mover")?;
+    asked
+        .write(shop.epoch)
+        .await?
+        .wants(201)
+        .context("after the waiting mover")?;
     Ok(())
 }
 
@@ -204,8 +287,14 @@ async fn inv1_a_mover_waits_for_the_writes_in_flight(fleet: &Fleet) -> Result<()
         }
         agrees(&asked.write(shop.epoch).await?, other, 201)?;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(primary.rows("product", shop.id).await?, after, "a write landed after the fence");
-        primary.set_home(shop.id, HomeState::Serving, shop.epoch, None).await?;
+        assert_eq!(
+            primary.rows("product", shop.id).await?,
+            after,
+            "a write landed after the fence"
+        );
+        primary
+            .set_home(shop.id, HomeState::Serving, shop.epoch, None)
+            .await?;
     }
     Ok(())
 }

@@ -44,13 +44,17 @@ struct Endpoint {
 
 /// The routes of the binary under test, printed from the table that its router is made of.
 async fn endpoints() -> Result<Vec<Endpoint>> {
-    let output = Command::new(tests::process::binary("pod")?).arg("--print-routes").output().await;
+    let output = Command::new(tests::process::binary("pod")?)
+        .arg("--print-routes")
+        .output()
+        .await;
     let output = output.context("run pod --print-routes")?;
     let text = String::from_utf8(output.stdout).context("routes are text")?;
     let mut endpoints = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        let (Some(method), Some(path), Some(who)) = (words.next(), words.next(), words.next()) else {
+        let (Some(method), Some(path), Some(who)) = (words.next(), words.next(), words.next())
+        else {
             continue;
         };
         let who = match who {
@@ -60,9 +64,16 @@ async fn endpoints() -> Result<Vec<Endpoint>> {
             other => anyhow::bail!("{line}: who is {other}?"),
         };
         let method = method.parse().with_context(|| line.to_owned())?;
-        endpoints.push(Endpoint { method, path: path.to_owned(), who });
+        endpoints.push(Endpoint {
+            method,
+            path: path.to_owned(),
+            who,
+        });
     }
-    ensure!(endpoints.len() >= 12, "the issue names more endpoints than:\n{text}");
+    ensure!(
+        endpoints.len() >= 12,
+        "the issue names more endpoints than:\n{text}"
+    );
     Ok(endpoints)
 }
 
@@ -76,31 +87,50 @@ struct Victim {
 impl Victim {
     async fn of(fleet: &Fleet, pod: u32) -> Result<Self> {
         let shop = fleet.shop(pod).await?;
-        let product = shop.product(&format!("Secret of {}", shop.handle), "77.77", 10).await?;
+        let product = shop
+            .product(&format!("Secret of {}", shop.handle), "77.77", 10)
+            .await?;
         let order = shop.buy("victim", &[(&product, 1)]).await?;
-        Ok(Self { shop, product, order })
+        Ok(Self {
+            shop,
+            product,
+            order,
+        })
     }
 
     /// The call with the victim's ids in the path and in the body. A new endpoint whose parameter is not known here
     /// fails the test until it is.
     fn call(&self, endpoint: &Endpoint) -> Result<Call> {
         let Endpoint { method, path, .. } = endpoint;
-        let thing = if path.contains("/orders/") { &self.order.id } else { &self.product.id };
-        let filled = path.replace("{id}", thing).replace("{product}", thing).replace("{order}", thing);
-        ensure!(!filled.contains('{'), "{path}: an unknown parameter; teach the test what it names");
+        let thing = if path.contains("/orders/") {
+            &self.order.id
+        } else {
+            &self.product.id
+        };
+        let filled = path
+            .replace("{id}", thing)
+            .replace("{product}", thing)
+            .replace("{order}", thing);
+        ensure!(
+            !filled.contains('{'),
+            "{path}: an unknown parameter; teach the test what it names"
+        );
         let call = Call::new(method.clone(), filled).key(format!("isolation {method} {path}"));
         Ok(match (method.as_str(), path.as_str()) {
             ("GET", _) => call,
             (_, "/api/v1/checkouts") => call.json(&checkout_body(&[(&self.product, 1)], "approve")),
-            (_, "/api/v1/products") => {
-                call.json(&json!({"title": "Intruder", "price": "1.00", "currency": "USD", "available": 1}))
-            }
+            (_, "/api/v1/products") => call.json(
+                &json!({"title": "Intruder", "price": "1.00", "currency": "USD", "available": 1}),
+            ),
             (_, path) if path.ends_with("/inventory") => call.json(&json!({"available": 1})),
             ("PATCH", _) => call.json(&json!({"title": "Intruder"})),
             (_, path) if path.starts_with("/api/") => call.json(&json!({})),
             _ => call.body(
                 "application/x-www-form-urlencoded",
-                format!("product_id={}&quantity=1&email=a%40example.com&outcome=approve&key=isolation", thing),
+                format!(
+                    "product_id={}&quantity=1&email=a%40example.com&outcome=approve&key=isolation",
+                    thing
+                ),
             ),
         })
     }
@@ -109,7 +139,16 @@ impl Victim {
     async fn state(&self, primary: &Server) -> Result<String> {
         let id = self.shop.id;
         let mut state = Vec::new();
-        for table in ["product", "inventory", "shop_order", "order_item", "payment", "shipment", "customer", "outbox"] {
+        for table in [
+            "product",
+            "inventory",
+            "shop_order",
+            "order_item",
+            "payment",
+            "shipment",
+            "customer",
+            "outbox",
+        ] {
             state.push(format!("{table}: {}", primary.rows(table, id).await?));
         }
         let product = format!("select concat(title, price) from product where shop_id = {id}");
@@ -138,21 +177,39 @@ async fn inv11_no_endpoint_shows_or_changes_another_shops_rows(fleet: &Fleet) ->
             // In the intruder's own shop with its own good token.
             let answer = intruder.send(call.clone().token(&intruder.token)).await?;
             let text = answer.text();
-            ensure!(!text.contains("Secret of") && !text.contains("77.77"), "{name} shows: {text}");
+            ensure!(
+                !text.contains("Secret of") && !text.contains("77.77"),
+                "{name} shows: {text}"
+            );
             if by_id {
                 // 404, not 403: that the thing exists elsewhere is nobody's business.
-                ensure!(answer.status == 404, "{name} in another shop: {} {text}", answer.status);
+                ensure!(
+                    answer.status == 404,
+                    "{name} in another shop: {} {text}",
+                    answer.status
+                );
             }
             // In the victim's shop with the intruder's token.
             if endpoint.who != Who::Anyone {
-                let answer = victim.shop.send(call.clone().token(&intruder.token)).await?;
+                let answer = victim
+                    .shop
+                    .send(call.clone().token(&intruder.token))
+                    .await?;
                 let status = answer.status;
-                ensure!(status == 401, "{name} with another shop's token: {status} {}", answer.text());
+                ensure!(
+                    status == 401,
+                    "{name} with another shop's token: {status} {}",
+                    answer.text()
+                );
             }
         }
         if endpoint.who != Who::Anyone {
             let answer = victim.shop.send(call.clone()).await?;
-            ensure!(answer.status == 401, "{name} without a token: {}", answer.status);
+            ensure!(
+                answer.status == 401,
+                "{name} without a token: {}",
+                answer.status
+            );
         }
     }
     let after = victim.state(&primary).await?;
@@ -171,33 +228,67 @@ async fn inv11_the_cache_keeps_shops_and_epochs_apart(fleet: &Fleet) -> Result<(
     for _ in 0..6 {
         a.get(&path).await?.wants(200)?;
         b.get(&path).await?.wants_problem(404, "not-found")?;
-        let lists = [a.get("/api/v1/products").await?.text(), b.get("/api/v1/products").await?.text()];
-        ensure!(lists[0].contains("Of A") && !lists[0].contains("Of B"), "{}", lists[0]);
-        ensure!(lists[1].contains("Of B") && !lists[1].contains("Of A"), "{}", lists[1]);
+        let lists = [
+            a.get("/api/v1/products").await?.text(),
+            b.get("/api/v1/products").await?.text(),
+        ];
+        ensure!(
+            lists[0].contains("Of A") && !lists[0].contains("Of B"),
+            "{}",
+            lists[0]
+        );
+        ensure!(
+            lists[1].contains("Of B") && !lists[1].contains("Of A"),
+            "{}",
+            lists[1]
+        );
     }
     let status = fleet.status().await?;
     let mut redis = tests::redis_of(&status.pod(1)?.redis).await?;
     let keys: Vec<String> = redis::cmd("keys").arg("*").query_async(&mut redis).await?;
     let cached: Vec<&String> = keys.iter().filter(|k| k.contains(&mug.id)).collect();
-    ensure!(!cached.is_empty(), "the product is not cached in Redis: {keys:?}");
+    ensure!(
+        !cached.is_empty(),
+        "the product is not cached in Redis: {keys:?}"
+    );
     for key in cached {
         let names_both = key.contains(&format!("{}:{}:", a.id, a.epoch.get()));
-        ensure!(names_both, "{key} does not carry shop {} and epoch {}", a.id, a.epoch.get());
+        ensure!(
+            names_both,
+            "{key} does not carry shop {} and epoch {}",
+            a.id,
+            a.epoch.get()
+        );
     }
 
     // The row changes behind the cache's back, as in a move to another pod and back: the next epoch sees it.
     let primary = fleet.primary(1).await?;
     primary
-        .run(&format!("update product set title = 'Changed' where shop_id = {}", a.id))
+        .run(&format!(
+            "update product set title = 'Changed' where shop_id = {}",
+            a.id
+        ))
         .await?;
     let next = a.epoch.next();
-    primary.set_home(a.id, HomeState::Serving, next, None).await?;
+    primary
+        .set_home(a.id, HomeState::Serving, next, None)
+        .await?;
     let door = fleet.pod_door(a.pod).await?;
-    let seen = tests::wait_until("the next epoch sees the row", std::time::Duration::from_secs(3), async || {
-        door.send(a.id, next, &Call::get(path.as_str())).await?.wants(200)
-    })
+    let seen = tests::wait_until(
+        "the next epoch sees the row",
+        std::time::Duration::from_secs(3),
+        async || {
+            door.send(a.id, next, &Call::get(path.as_str()))
+                .await?
+                .wants(200)
+        },
+    )
     .await?;
-    ensure!(seen.text().contains("Changed"), "an entry of the older epoch was served: {}", seen.text());
+    ensure!(
+        seen.text().contains("Changed"),
+        "an entry of the older epoch was served: {}",
+        seen.text()
+    );
     Ok(())
 }
 
@@ -212,7 +303,11 @@ async fn inv11_events_of_a_shop_carry_its_id_and_stay_in_its_pod(fleet: &Fleet) 
         ensure!(events.iter().all(|e| e.shop == shop.id.get()), "{events:?}");
         let pod: u32 = other.pod.to_string().parse()?;
         let all = tests::outbox::all(fleet, pod).await?;
-        ensure!(all.iter().all(|e| e.shop != shop.id.get()), "an event of {} in pod {pod}", shop.id);
+        ensure!(
+            all.iter().all(|e| e.shop != shop.id.get()),
+            "an event of {} in pod {pod}",
+            shop.id
+        );
     }
     Ok(())
 }
@@ -224,9 +319,14 @@ async fn inv7_every_tenant_table_is_keyed_by_shop_first(fleet: &Fleet) -> Result
         let primary = fleet.primary(pod).await?;
         let local: BTreeSet<&str> = migrations::POD_TABLES_LOCAL.iter().copied().collect();
         let tables = primary
-            .texts("select table_name from information_schema.tables where table_schema = database()")
+            .texts(
+                "select table_name from information_schema.tables where table_schema = database()",
+            )
             .await?;
-        let tenant: BTreeSet<String> = tables.into_iter().filter(|t| !local.contains(t.as_str())).collect();
+        let tenant: BTreeSet<String> = tables
+            .into_iter()
+            .filter(|t| !local.contains(t.as_str()))
+            .collect();
         ensure!(tenant.len() >= 10, "tenant tables: {tenant:?}");
         let keys = primary
             .texts(
@@ -237,16 +337,22 @@ async fn inv7_every_tenant_table_is_keyed_by_shop_first(fleet: &Fleet) -> Result
         let mut with_primary = BTreeSet::new();
         for key in &keys {
             let words: Vec<&str> = key.split(' ').collect();
-            let [table, index, column] = words[..] else { anyhow::bail!("a key of four words: {key}") };
+            let [table, index, column] = words[..] else {
+                anyhow::bail!("a key of four words: {key}")
+            };
             if tenant.contains(table) {
-                ensure!(column == "shop_id", "key {index} of {table} begins with {column}");
+                ensure!(
+                    column == "shop_id",
+                    "key {index} of {table} begins with {column}"
+                );
                 if index == "PRIMARY" {
                     with_primary.insert(table.to_owned());
                 }
             }
         }
         assert_eq!(with_primary, tenant, "tables without a primary key");
-        let unseen = "select count(*) from information_schema.triggers where trigger_schema = database()";
+        let unseen =
+            "select count(*) from information_schema.triggers where trigger_schema = database()";
         assert_eq!(primary.number(unseen).await?, 0, "triggers");
     }
     Ok(())
@@ -259,16 +365,29 @@ async fn inv7_an_account_of_one_pod_is_refused_by_another(fleet: &Fleet) -> Resu
     for account in ["app", "monitor", "repl", "operator"] {
         let user = format!("podhost_{account}");
         let file = fleet.home().join(format!("secrets/pod-1-mysql-{user}"));
-        let file = if file.exists() { file } else { fleet.home().join(format!("secrets/pod-1-mysql-{account}")) };
+        let file = if file.exists() {
+            file
+        } else {
+            fleet.home().join(format!("secrets/pod-1-mysql-{account}"))
+        };
         let password = tests::mysql::secret(&file)?;
         let primary = &one.mysql.primary;
         let at_home = Server::account("127.0.0.1", primary.port, &user, &password, "");
-        at_home.connect_without_database().await.with_context(|| format!("{user} at its own pod"))?;
+        at_home
+            .connect_without_database()
+            .await
+            .with_context(|| format!("{user} at its own pod"))?;
         for server in two.mysql.servers() {
             let there = Server::account("127.0.0.1", server.port, &user, &password, "");
             let refused = there.connect_without_database().await;
-            let text = format!("{:#}", refused.err().context("pod 2 let an account of pod 1 in")?);
-            ensure!(text.contains("1045") || text.contains("Access denied"), "{text}");
+            let text = format!(
+                "{:#}",
+                refused.err().context("pod 2 let an account of pod 1 in")?
+            );
+            ensure!(
+                text.contains("1045") || text.contains("Access denied"),
+                "{text}"
+            );
         }
     }
     Ok(())
@@ -281,26 +400,58 @@ async fn inv7_a_pod_holds_no_secret_of_another(fleet: &Fleet) -> Result<()> {
     for (pod, other) in [(1, 2), (2, 1)] {
         for n in [1, 2] {
             let file = fleet.home().join(format!("pod-{pod}/pod-{n}.toml"));
-            let config = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+            let config = std::fs::read_to_string(&file)
+                .with_context(|| format!("read {}", file.display()))?;
             let process = fleet.unit(&format!("pod-{pod}-{n}"))?;
-            let environment = std::fs::read(format!("/proc/{}/environ", process.pid())).context("environ")?;
+            let environment =
+                std::fs::read(format!("/proc/{}/environ", process.pid())).context("environ")?;
             for text in [config, String::from_utf8_lossy(&environment).into_owned()] {
-                ensure!(!text.contains(&format!("pod-{other}-")), "pod {pod} names a secret of pod {other}");
-                ensure!(!text.contains("fleet-key"), "pod {pod} names the fleet's key");
-                ensure!(!text.contains("podhost_operator"), "pod {pod} names the operator's account");
+                ensure!(
+                    !text.contains(&format!("pod-{other}-")),
+                    "pod {pod} names a secret of pod {other}"
+                );
+                ensure!(
+                    !text.contains("fleet-key"),
+                    "pod {pod} names the fleet's key"
+                );
+                ensure!(
+                    !text.contains("podhost_operator"),
+                    "pod {pod} names the operator's account"
+                );
             }
         }
     }
-    for entry in std::fs::read_dir(fleet.home().join("secrets")).context("the secrets")?.flatten() {
-        let mode = entry.metadata().context("the mode of a secret")?.permissions().mode() & 0o777;
-        ensure!(mode == 0o600, "{} has mode {mode:o}", entry.path().display());
+    for entry in std::fs::read_dir(fleet.home().join("secrets"))
+        .context("the secrets")?
+        .flatten()
+    {
+        let mode = entry
+            .metadata()
+            .context("the mode of a secret")?
+            .permissions()
+            .mode()
+            & 0o777;
+        ensure!(
+            mode == 0o600,
+            "{} has mode {mode:o}",
+            entry.path().display()
+        );
     }
     // The catalog refers to secrets and holds none.
-    let catalog = std::fs::read(fleet.home().join("control/catalog.sqlite")).context("the catalog")?;
-    let secret = tests::mysql::secret(Path::new(&fleet.status().await?.pod(1)?.mysql.password_file))?;
-    ensure!(!contains(&catalog, secret.as_bytes()), "the catalog holds a password");
+    let catalog =
+        std::fs::read(fleet.home().join("control/catalog.sqlite")).context("the catalog")?;
+    let secret = tests::mysql::secret(Path::new(
+        &fleet.status().await?.pod(1)?.mysql.password_file,
+    ))?;
+    ensure!(
+        !contains(&catalog, secret.as_bytes()),
+        "the catalog holds a password"
+    );
     let operator = tests::mysql::secret(&fleet.home().join("secrets/operator-token"))?;
-    ensure!(!contains(&catalog, operator.as_bytes()), "the catalog holds a token");
+    ensure!(
+        !contains(&catalog, operator.as_bytes()),
+        "the catalog holds a token"
+    );
     Ok(())
 }
 
@@ -315,7 +466,15 @@ async fn inv7_a_pod_refuses_the_database_of_another(fleet: &Fleet) -> Result<()>
         config.insert("pod".into(), toml::Value::Integer(2));
     })
     .await;
-    let said = format!("{:#}", started.err().context("it started on another pod's database")?);
-    ensure!(said.contains("pod 1") && said.contains("pod 2"), "which pod is which is not said: {said}");
+    let said = format!(
+        "{:#}",
+        started
+            .err()
+            .context("it started on another pod's database")?
+    );
+    ensure!(
+        said.contains("pod 1") && said.contains("pod 2"),
+        "which pod is which is not said: {said}"
+    );
     Ok(())
 }

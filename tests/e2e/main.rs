@@ -9,6 +9,10 @@ mod cache;
 mod catalog_down;
 mod checkout;
 mod commit_unknown;
+mod config_faults;
+mod control;
+mod doctor;
+mod fleet_life;
 mod frozen_process;
 mod headers;
 mod home_table;
@@ -25,17 +29,21 @@ fn main() -> Result<ExitCode> {
         routing::list(),
         headers::list(),
         bad_input::list(),
+        config_faults::list(),
+        control::list(),
         checkout::list(),
-        home_table::list(),
         isolation::list(),
         cache::list(),
         outbox::list(),
+        home_table::list(),
         commit_unknown::list(),
         frozen_process::list(),
+        doctor::list(),
         primary_lost::list(),
         catalog_down::list(),
         restart_under_load::list(),
         server_restart_orders::list(),
+        fleet_life::list(),
         sqlx_faults::list(),
     ];
     tests::suite::run(tests.concat())

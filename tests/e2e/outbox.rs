@@ -30,7 +30,10 @@ fn first_arrivals(events: &[Event]) -> Vec<&str> {
 /// follow each other, so their positions are in order of commit.
 async fn stored(fleet: &Fleet, shop: &Shop) -> Result<Vec<String>> {
     let primary = fleet.primary(shop.pod.to_string().parse()?).await?;
-    let sql = format!("select bin_to_uuid(event_id) from outbox where shop_id = {} order by position", shop.id);
+    let sql = format!(
+        "select bin_to_uuid(event_id) from outbox where shop_id = {} order by position",
+        shop.id
+    );
     primary.texts(&sql).await
 }
 
@@ -44,7 +47,10 @@ async fn inv3_events_come_in_the_order_of_their_commits(fleet: &Fleet) -> Result
         shop.order_step(&order.id, step).await?.wants(200)?;
     }
     let wanted = stored(fleet, &shop).await?;
-    ensure!(wanted.len() >= 7, "a product, three orders and their steps make events: {wanted:?}");
+    ensure!(
+        wanted.len() >= 7,
+        "a product, three orders and their steps make events: {wanted:?}"
+    );
     let events = events_of(fleet, &shop, wanted.len()).await?;
     assert_eq!(first_arrivals(&events), wanted);
 
@@ -56,14 +62,20 @@ async fn inv3_events_come_in_the_order_of_their_commits(fleet: &Fleet) -> Result
     let wanted = stored(fleet, &shop).await?;
     let events = events_of(fleet, &shop, wanted.len()).await?;
     let mut ids = first_arrivals(&events);
-    assert_eq!(ids.len(), wanted.len(), "every event once or more, none invented");
+    assert_eq!(
+        ids.len(),
+        wanted.len(),
+        "every event once or more, none invented"
+    );
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), wanted.len());
     for id in shop.order_ids().await? {
         let of_order: Vec<&Event> = events.iter().filter(|e| e.fields.contains(&id)).collect();
         let kinds: Vec<&str> = of_order.iter().map(|e| e.kind.as_str()).collect();
-        let placed = kinds.iter().position(|k| k.contains("placed") || k.contains("created"));
+        let placed = kinds
+            .iter()
+            .position(|k| k.contains("placed") || k.contains("created"));
         let paid = kinds.iter().position(|k| k.contains("paid"));
         ensure!(placed.is_some() && paid > placed, "order {id}: {kinds:?}");
     }
@@ -79,19 +91,28 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
     load.sells(10, RECOVER_MAX).await?;
     for unit in ["pod-1-1", "pod-1-2"] {
         fleet.unit(unit)?.kill().await?;
-        load.sells(10, RECOVER_MAX).await.with_context(|| unit.to_owned())?;
+        load.sells(10, RECOVER_MAX)
+            .await
+            .with_context(|| unit.to_owned())?;
     }
     wait_until("both processes serve", RECOVER_MAX, async || {
         for process in &fleet.status().await?.pod(1)?.processes {
-            let answer = reqwest::get(format!("{}/readyz", process.admin.trim_end_matches('/'))).await;
-            ensure!(answer.context("readyz")?.status() == 200, "{} is not ready", process.admin);
+            let answer =
+                reqwest::get(format!("{}/readyz", process.admin.trim_end_matches('/'))).await;
+            ensure!(
+                answer.context("readyz")?.status() == 200,
+                "{} is not ready",
+                process.admin
+            );
         }
         Ok(())
     })
     .await?;
     let before = load.seen().failures();
     fleet.hold_down("redis-1").await?;
-    load.sells(20, RECOVER_MAX).await.context("sells without Redis")?;
+    load.sells(20, RECOVER_MAX)
+        .await
+        .context("sells without Redis")?;
     fleet.let_up("redis-1").await?;
     let primary = fleet.primary(1).await?;
     let status = fleet.status().await?;
@@ -102,8 +123,15 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
     let back_at = primary.text("select utc_timestamp(3)").await?;
     load.sells(10, RECOVER_MAX).await?;
     let seen = load.stop().await?;
-    ensure!(seen.failures() == before, "buyers noticed that Redis was down: {:?}", seen.others);
-    let waiting = format!("select count(*) from outbox where shop_id = {} and waiting is not null", shop.id);
+    ensure!(
+        seen.failures() == before,
+        "buyers noticed that Redis was down: {:?}",
+        seen.others
+    );
+    let waiting = format!(
+        "select count(*) from outbox where shop_id = {} and waiting is not null",
+        shop.id
+    );
     wait_until("every event is relayed", RECOVER_MAX, async || {
         let left = primary.number(&waiting).await?;
         ensure!(left == 0, "{left} events wait");
@@ -119,7 +147,13 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
     ensure!(!relayed.is_empty(), "no event since Redis is back");
     let events = events_of(fleet, &shop, 1).await?;
     let arrived = first_arrivals(&events);
-    let missing: Vec<&String> = relayed.iter().filter(|id| !arrived.contains(&id.as_str())).collect();
-    ensure!(missing.is_empty(), "marked as relayed and never arrived: {missing:?}");
+    let missing: Vec<&String> = relayed
+        .iter()
+        .filter(|id| !arrived.contains(&id.as_str()))
+        .collect();
+    ensure!(
+        missing.is_empty(),
+        "marked as relayed and never arrived: {missing:?}"
+    );
     Ok(())
 }

@@ -37,10 +37,19 @@ async fn inv6_a_killed_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result
         let (hurt, mug) = (hurt.clone(), mug.clone());
         async move {
             let started = Instant::now();
-            let answer = hurt.checkout(&format!("down-{n}"), &[(&mug, 1)], "approve").await?;
+            let answer = hurt
+                .checkout(&format!("down-{n}"), &[(&mug, 1)], "approve")
+                .await?;
             ensure!(answer.status == 503, "{}: {}", answer.status, answer.text());
-            ensure!(answer.header("retry-after").is_some(), "503 without Retry-After");
-            ensure!(started.elapsed() < REFUSAL_MAX, "took {:?}", started.elapsed());
+            ensure!(
+                answer.header("retry-after").is_some(),
+                "503 without Retry-After"
+            );
+            ensure!(
+                started.elapsed() < REFUSAL_MAX,
+                "took {:?}",
+                started.elapsed()
+            );
             anyhow::Ok(())
         }
     };
@@ -50,18 +59,33 @@ async fn inv6_a_killed_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result
     for answer in join_all((10..40).map(refused)).await {
         answer.context("thirty writes at once")?;
     }
-    hurt.get("/api/v1/products").await?.wants(200).context("reads go on")?;
-    load.sells(20, RECOVER_MAX).await.context("the other pod sells on")?;
+    hurt.get("/api/v1/products")
+        .await?
+        .wants(200)
+        .context("reads go on")?;
+    load.sells(20, RECOVER_MAX)
+        .await
+        .context("the other pod sells on")?;
 
     fleet.let_up("mysql-1-1").await?;
     wait_until("pod 1 sells again", RECOVER_MAX, async || {
-        hurt.checkout("after", &[(&mug, 1)], "approve").await?.wants(201)
+        hurt.checkout("after", &[(&mug, 1)], "approve")
+            .await?
+            .wants(201)
     })
     .await?;
     assert_eq!(hurt.order(&order.id).await?.status, "paid");
     let seen = load.stop().await?;
-    ensure!(seen.failures() == 0, "pod 2's buyers noticed: {:?}", seen.others);
-    ensure!(seen.slowest < REFUSAL_MAX, "pod 2's slowest answer took {:?}", seen.slowest);
+    ensure!(
+        seen.failures() == 0,
+        "pod 2's buyers noticed: {:?}",
+        seen.others
+    );
+    ensure!(
+        seen.slowest < REFUSAL_MAX,
+        "pod 2's slowest answer took {:?}",
+        seen.slowest
+    );
     reconcile(&well, &cup, &seen).await
 }
 
@@ -77,18 +101,35 @@ async fn inv6_a_silent_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result
     for _ in 0..3 {
         let started = Instant::now();
         let answer = hurt.merchant_post("/api/v1/products", &body).await?;
-        ensure!([503, 504].contains(&answer.status), "{}: {}", answer.status, answer.text());
+        ensure!(
+            [503, 504].contains(&answer.status),
+            "{}: {}",
+            answer.status,
+            answer.text()
+        );
         // A write that was sent is waited for until its deadline (2 s), with what settling it takes.
-        ensure!(started.elapsed() < 2 * REFUSAL_MAX, "took {:?}", started.elapsed());
+        ensure!(
+            started.elapsed() < 2 * REFUSAL_MAX,
+            "took {:?}",
+            started.elapsed()
+        );
     }
-    load.sells(20, RECOVER_MAX).await.context("the other pod sells on")?;
+    load.sells(20, RECOVER_MAX)
+        .await
+        .context("the other pod sells on")?;
     frozen.thaw();
     wait_until("pod 1 sells again", RECOVER_MAX, async || {
-        hurt.checkout("after", &[(&mug, 1)], "approve").await?.wants(201)
+        hurt.checkout("after", &[(&mug, 1)], "approve")
+            .await?
+            .wants(201)
     })
     .await?;
     let seen = load.stop().await?;
-    ensure!(seen.failures() == 0, "pod 2's buyers noticed: {:?}", seen.others);
+    ensure!(
+        seen.failures() == 0,
+        "pod 2's buyers noticed: {:?}",
+        seen.others
+    );
     reconcile(&well, &cup, &seen).await
 }
 
@@ -102,9 +143,14 @@ async fn inv3_a_primary_killed_under_load_loses_nothing_acknowledged(fleet: &Fle
         load.sells(30, RECOVER_MAX).await?;
         // The supervisor restarts it, the control server opens it.
         fleet.unit("mysql-1-1")?.kill().await?;
-        load.sells(10, RECOVER_MAX).await.context("sells again after the kill")?;
+        load.sells(10, RECOVER_MAX)
+            .await
+            .context("sells again after the kill")?;
     }
     let seen = load.stop().await?;
-    ensure!(seen.failures() > 0, "the kills were noticed by nobody: did they hit the primary?");
+    ensure!(
+        seen.failures() > 0,
+        "the kills were noticed by nobody: did they hit the primary?"
+    );
     reconcile(&shop, &mug, &seen).await
 }

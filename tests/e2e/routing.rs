@@ -26,23 +26,35 @@ const AT_EDGE_MAX: Duration = Duration::from_secs(2);
 /// A shop with one product named after it, so that an answer tells whose it is.
 async fn marked_shop(fleet: &Fleet, pod: u32) -> Result<Shop> {
     let shop = fleet.shop(pod).await?;
-    shop.product(&format!("of {}", shop.handle), "1.00", 1).await?;
+    shop.product(&format!("of {}", shop.handle), "1.00", 1)
+        .await?;
     Ok(shop)
 }
 
 /// The answer is this shop's list of products and nobody else's.
 fn is_of(shop: &Shop, answer: Answer) -> Result<()> {
     let list: Value = answer.wants(200)?.json()?;
-    let titles: Vec<&str> =
-        list["products"].as_array().context("products")?.iter().filter_map(|p| p["title"].as_str()).collect();
-    ensure!(titles == [format!("of {}", shop.handle)], "not of {}: {titles:?}", shop.handle);
+    let titles: Vec<&str> = list["products"]
+        .as_array()
+        .context("products")?
+        .iter()
+        .filter_map(|p| p["title"].as_str())
+        .collect();
+    ensure!(
+        titles == [format!("of {}", shop.handle)],
+        "not of {}: {titles:?}",
+        shop.handle
+    );
     Ok(())
 }
 
 /// The name of the shop cookie with its value, as a client sends it back.
 fn shop_cookie(answer: &Answer) -> Result<String> {
     let cookies = answer.headers.get_all("set-cookie");
-    let cookie = cookies.iter().filter_map(|c| c.to_str().ok()).find(|c| c.starts_with("podhost_shop="));
+    let cookie = cookies
+        .iter()
+        .filter_map(|c| c.to_str().ok())
+        .find(|c| c.starts_with("podhost_shop="));
     let cookie = cookie.context("the edge set no shop cookie")?;
     Ok(cookie.split(';').next().unwrap_or(cookie).to_owned())
 }
@@ -52,7 +64,10 @@ fn shop_cookie(answer: &Answer) -> Result<String> {
 async fn four_ways_of_naming_a_shop(fleet: &Fleet) -> Result<()> {
     let (shop, other) = (marked_shop(fleet, 1).await?, marked_shop(fleet, 2).await?);
     let domain = format!("www.{}.example", shop.handle);
-    fleet.podctl.ok(&["shop", "host", "add", &shop.handle, &domain]).await?;
+    fleet
+        .podctl
+        .ok(&["shop", "host", "add", &shop.handle, &domain])
+        .await?;
     let edge = &fleet.edge;
     wait_until("the new host answers", AT_EDGE_MAX, async || {
         is_of(&shop, edge.send(&domain, &Call::get(LIST)).await?)
@@ -64,37 +79,64 @@ async fn four_ways_of_naming_a_shop(fleet: &Fleet) -> Result<()> {
     let named = edge.send("localhost", &Call::get(by_path.as_str())).await?;
     let cookie = shop_cookie(&named)?;
     is_of(&shop, named)?;
-    is_of(&shop, edge.send("localhost", &Call::get(LIST).header("cookie", &cookie)).await?)?;
+    is_of(
+        &shop,
+        edge.send("localhost", &Call::get(LIST).header("cookie", &cookie))
+            .await?,
+    )?;
 
     // The path comes before the cookie, and a shop's own domain before both.
     let others = Call::get(format!("/s/{}{LIST}", other.handle)).header("cookie", &cookie);
     is_of(&other, edge.send("localhost", &others).await?)?;
-    is_of(&other, other.send(Call::get(LIST).header("cookie", &cookie)).await?)?;
+    is_of(
+        &other,
+        other
+            .send(Call::get(LIST).header("cookie", &cookie))
+            .await?,
+    )?;
     let not_a_path_here = edge.send(&domain, &Call::get(by_path.as_str())).await?;
     not_a_path_here.wants_problem(404, "not-found")?;
 
     // Pages served under the prefix link to where they are.
-    let page = edge.send("localhost", &Call::get(format!("/s/{}/", shop.handle)).browser()).await?;
+    let page = edge
+        .send(
+            "localhost",
+            &Call::get(format!("/s/{}/", shop.handle)).browser(),
+        )
+        .await?;
     let page = page.wants(200)?.text();
-    assert!(page.contains(&format!("/s/{}/products/", shop.handle)), "links without the prefix");
+    assert!(
+        page.contains(&format!("/s/{}/products/", shop.handle)),
+        "links without the prefix"
+    );
     Ok(())
 }
 
 /// The shop cookie is signed: with another shop's name, a changed signature or an invented one it names nobody.
 async fn inv10_a_shop_cookie_that_the_edge_did_not_sign_names_nobody(fleet: &Fleet) -> Result<()> {
     let (shop, other) = (marked_shop(fleet, 1).await?, marked_shop(fleet, 2).await?);
-    let named = fleet.edge.send("localhost", &Call::get(format!("/s/{}{LIST}", shop.handle))).await?;
+    let named = fleet
+        .edge
+        .send("localhost", &Call::get(format!("/s/{}{LIST}", shop.handle)))
+        .await?;
     let good = shop_cookie(&named)?;
     let mut changed = good.clone().into_bytes();
     let last = changed.last_mut().context("a cookie has a value")?;
     *last = if *last == b'A' { b'B' } else { b'A' };
     let changed = String::from_utf8(changed).context("a cookie is text")?;
-    let of_another = good.replace(&shop.handle, &other.handle).replace(&shop.id.to_string(), &other.id.to_string());
+    let of_another = good
+        .replace(&shop.handle, &other.handle)
+        .replace(&shop.id.to_string(), &other.id.to_string());
     assert_ne!(of_another, good, "the cookie names the shop");
     let invented = format!("podhost_shop={}", other.handle);
     for bad in [changed, of_another, invented] {
-        let answer = fleet.edge.send("localhost", &Call::get(LIST).header("cookie", &bad)).await?;
-        answer.wants_problem(404, "unknown-shop").with_context(|| bad)?;
+        let answer = fleet
+            .edge
+            .send("localhost", &Call::get(LIST).header("cookie", &bad))
+            .await?;
+        answer
+            .wants_problem(404, "unknown-shop")
+            .with_context(|| bad)?;
     }
     Ok(())
 }
@@ -103,10 +145,21 @@ async fn inv10_a_shop_cookie_that_the_edge_did_not_sign_names_nobody(fleet: &Fle
 async fn a_host_is_compared_as_a_lower_case_a_label(fleet: &Fleet) -> Result<()> {
     let shop = marked_shop(fleet, 1).await?;
     let unicode = format!("Bücher-{}.Example", shop.handle);
-    fleet.podctl.ok(&["shop", "host", "add", &shop.handle, &unicode]).await?;
+    fleet
+        .podctl
+        .ok(&["shop", "host", "add", &shop.handle, &unicode])
+        .await?;
     let status = fleet.status().await?;
-    let label = status.shop(&shop.handle)?.hosts.get(1).context("the new host")?.clone();
-    assert!(label.starts_with("xn--") && label == label.to_lowercase(), "{label}");
+    let label = status
+        .shop(&shop.handle)?
+        .hosts
+        .get(1)
+        .context("the new host")?
+        .clone();
+    assert!(
+        label.starts_with("xn--") && label == label.to_lowercase(),
+        "{label}"
+    );
     wait_until("the new host answers", AT_EDGE_MAX, async || {
         is_of(&shop, fleet.edge.send(&label, &Call::get(LIST)).await?)
     })
@@ -126,12 +179,31 @@ async fn a_host_is_compared_as_a_lower_case_a_label(fleet: &Fleet) -> Result<()>
 /// A host that no shop has is told so, as a problem for machines and as a page for people.
 async fn an_unknown_host_is_a_404_for_people_and_machines(fleet: &Fleet) -> Result<()> {
     let call = Call::get("/");
-    for host in ["nobody.example", "nobody.localhost", "127.0.0.1", "localhost"] {
+    for host in [
+        "nobody.example",
+        "nobody.localhost",
+        "127.0.0.1",
+        "localhost",
+    ] {
         let answer = fleet.edge.send(host, &call).await?;
-        answer.wants_problem(404, "unknown-shop").with_context(|| host)?;
-        let page = fleet.edge.send(host, &call.clone().browser()).await?.wants(404)?;
-        assert!(page.header("content-type").unwrap_or_default().starts_with("text/html"), "{host}");
-        assert!(page.header("x-request-id").is_some(), "an answer of the edge has its request id too");
+        answer
+            .wants_problem(404, "unknown-shop")
+            .with_context(|| host)?;
+        let page = fleet
+            .edge
+            .send(host, &call.clone().browser())
+            .await?
+            .wants(404)?;
+        assert!(
+            page.header("content-type")
+                .unwrap_or_default()
+                .starts_with("text/html"),
+            "{host}"
+        );
+        assert!(
+            page.header("x-request-id").is_some(),
+            "an answer of the edge has its request id too"
+        );
     }
     Ok(())
 }
@@ -141,19 +213,38 @@ async fn a_removed_host_names_nobody_within_a_second(fleet: &Fleet) -> Result<()
     let (first, second) = (marked_shop(fleet, 1).await?, marked_shop(fleet, 2).await?);
     let host = format!("shared.{}.example", first.handle);
     let call = Call::get(LIST);
-    fleet.podctl.ok(&["shop", "host", "add", &first.handle, &host]).await?;
+    fleet
+        .podctl
+        .ok(&["shop", "host", "add", &first.handle, &host])
+        .await?;
     wait_until("the host answers", AT_EDGE_MAX, async || {
         is_of(&first, fleet.edge.send(&host, &call).await?)
     })
     .await?;
-    let taken = fleet.podctl.refused(&["shop", "host", "add", &second.handle, &host], 1).await?;
-    assert!(taken.contains(&host) && taken.contains(&first.handle), "who has it is not said: {taken}");
-    fleet.podctl.ok(&["shop", "host", "remove", &first.handle, &host]).await?;
+    let taken = fleet
+        .podctl
+        .refused(&["shop", "host", "add", &second.handle, &host], 1)
+        .await?;
+    assert!(
+        taken.contains(&host) && taken.contains(&first.handle),
+        "who has it is not said: {taken}"
+    );
+    fleet
+        .podctl
+        .ok(&["shop", "host", "remove", &first.handle, &host])
+        .await?;
     wait_until("the host names nobody", AT_EDGE_MAX, async || {
-        fleet.edge.send(&host, &call).await?.wants_problem(404, "unknown-shop")
+        fleet
+            .edge
+            .send(&host, &call)
+            .await?
+            .wants_problem(404, "unknown-shop")
     })
     .await?;
-    fleet.podctl.ok(&["shop", "host", "add", &second.handle, &host]).await?;
+    fleet
+        .podctl
+        .ok(&["shop", "host", "add", &second.handle, &host])
+        .await?;
     wait_until("the host names the other shop", AT_EDGE_MAX, async || {
         is_of(&second, fleet.edge.send(&host, &call).await?)
     })
@@ -175,7 +266,10 @@ async fn a_frozen_shop_reads_and_an_offline_one_does_not(fleet: &Fleet) -> Resul
     refused.wants_problem(503, "frozen")?;
     is_of(&shop, shop.get(LIST).await?)?;
     state("unfreeze").await?;
-    wait_until("writes again", AT_EDGE_MAX, async || write().await?.wants(201)).await?;
+    wait_until("writes again", AT_EDGE_MAX, async || {
+        write().await?.wants(201)
+    })
+    .await?;
 
     state("offline").await?;
     for answer in [shop.get(LIST).await?, write().await?] {
@@ -183,13 +277,27 @@ async fn a_frozen_shop_reads_and_an_offline_one_does_not(fleet: &Fleet) -> Resul
         answer.wants_problem(503, "offline")?;
     }
     state("online").await?;
-    wait_until("serves again", AT_EDGE_MAX, async || write().await?.wants(201)).await?;
+    wait_until("serves again", AT_EDGE_MAX, async || {
+        write().await?.wants(201)
+    })
+    .await?;
 
-    let history: Value = fleet.podctl.json(&["shop", "history", &shop.handle]).await?;
+    let history: Value = fleet
+        .podctl
+        .json(&["shop", "history", &shop.handle])
+        .await?;
     let events = history["events"].as_array().context("events")?;
     let states: Vec<&str> = events.iter().filter_map(|e| e["state"].as_str()).collect();
-    assert_eq!(states, ["serving", "frozen", "serving", "offline", "serving"]);
-    assert!(events.iter().all(|e| e["new_epoch"] == 1 && e["actor"].is_string()), "{history}");
+    assert_eq!(
+        states,
+        ["serving", "frozen", "serving", "offline", "serving"]
+    );
+    assert!(
+        events
+            .iter()
+            .all(|e| e["new_epoch"] == 1 && e["actor"].is_string()),
+        "{history}"
+    );
     Ok(())
 }
 
@@ -208,7 +316,12 @@ async fn both_processes_of_a_pod_get_requests(fleet: &Fleet) -> Result<()> {
     }
     for (process, before) in processes.iter().zip(before) {
         let now = tests::metrics::total(&process.admin, "podhost_requests_total").await?;
-        assert!(now >= before + 10.0, "{} got {} of 40", process.http, now - before);
+        assert!(
+            now >= before + 10.0,
+            "{} got {} of 40",
+            process.http,
+            now - before
+        );
     }
     Ok(())
 }

@@ -25,11 +25,16 @@ const STAYS_SHUT_FOR: Duration = Duration::from_secs(4);
 
 async fn all_down(fleet: &Fleet) -> Result<()> {
     let units = [PRIMARY, REPLICAS[0], REPLICAS[1]];
-    try_join_all(units.map(|unit| fleet.kill_and_hold_down(unit))).await.map(drop)
+    try_join_all(units.map(|unit| fleet.kill_and_hold_down(unit)))
+        .await
+        .map(drop)
 }
 
 async fn answers(server: &Server) -> Result<()> {
-    wait_until("a started server answers", RECOVER_MAX, async || server.connect().await.map(drop)).await
+    wait_until("a started server answers", RECOVER_MAX, async || {
+        server.connect().await.map(drop)
+    })
+    .await
 }
 
 async fn stays_shut(server: &Server, why: &str) -> Result<()> {
@@ -69,7 +74,9 @@ async fn inv3_servers_started_again_in_each_order_miss_nothing(fleet: &Fleet) ->
     .enumerate()
     {
         let load = Load::start(&shop, &mug, 4);
-        load.sells(15, RECOVER_MAX).await.with_context(|| format!("round {round}"))?;
+        load.sells(15, RECOVER_MAX)
+            .await
+            .with_context(|| format!("round {round}"))?;
         all_down(fleet).await?;
         for unit in order {
             fleet.let_up(unit).await?;
@@ -78,12 +85,19 @@ async fn inv3_servers_started_again_in_each_order_miss_nothing(fleet: &Fleet) ->
                 stays_shut(&primary, "without a replica").await?;
             }
         }
-        opens(&primary).await.with_context(|| format!("{order:?}"))?;
-        load.sells(5, RECOVER_MAX).await.with_context(|| format!("after {order:?}"))?;
+        opens(&primary)
+            .await
+            .with_context(|| format!("{order:?}"))?;
+        load.sells(5, RECOVER_MAX)
+            .await
+            .with_context(|| format!("after {order:?}"))?;
         let seen = load.stop().await?;
         let stored = shop.order_ids().await?;
         for (key, id) in &seen.orders {
-            ensure!(stored.contains(id), "{order:?}: order {id} of {key} is gone");
+            ensure!(
+                stored.contains(id),
+                "{order:?}: order {id} of {key} is gone"
+            );
         }
     }
     // A last load without a break, and the whole account.
@@ -105,13 +119,22 @@ async fn a_primary_stays_shut_while_the_control_server_is_down(fleet: &Fleet) ->
     fleet.unit(PRIMARY)?.kill().await?;
     // The old process is gone; the next answer is that of the new one.
     stays_shut(&primary, "without a control server").await?;
-    shop.get("/api/v1/products").await?.wants(200).context("reads from replicas")?;
+    shop.get("/api/v1/products")
+        .await?
+        .wants(200)
+        .context("reads from replicas")?;
     let refused = shop.checkout("shut", &[(&mug, 1)], "approve").await?;
-    ensure!(refused.status == 503 && refused.header("retry-after").is_some(), "{}", refused.text());
+    ensure!(
+        refused.status == 503 && refused.header("retry-after").is_some(),
+        "{}",
+        refused.text()
+    );
     fleet.let_up("control").await?;
     opens(&primary).await?;
     wait_until("the shop sells", RECOVER_MAX, async || {
-        shop.checkout("shut", &[(&mug, 1)], "approve").await?.wants(201)
+        shop.checkout("shut", &[(&mug, 1)], "approve")
+            .await?
+            .wants(201)
     })
     .await?;
     Ok(())
@@ -120,7 +143,9 @@ async fn a_primary_stays_shut_while_the_control_server_is_down(fleet: &Fleet) ->
 /// With both replicas stopped a write cannot be acknowledged: it is not, within its deadline. The primary is killed
 /// with that commit in its binlog and restarted alone: crash recovery commits it, nobody may see it, the primary stays
 /// shut. With a replica back the same key gives one order.
-async fn an_unacknowledged_commit_is_not_shown_before_a_replica_has_it(fleet: &Fleet) -> Result<()> {
+async fn an_unacknowledged_commit_is_not_shown_before_a_replica_has_it(
+    fleet: &Fleet,
+) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "1.00", 10).await?;
     let primary = fleet.primary(1).await?;
@@ -129,20 +154,35 @@ async fn an_unacknowledged_commit_is_not_shown_before_a_replica_has_it(fleet: &F
     }
     let started = std::time::Instant::now();
     let unacknowledged = shop.checkout("alone", &[(&mug, 1)], "approve").await?;
-    ensure!([503, 504].contains(&unacknowledged.status), "no replica had it: {}", unacknowledged.text());
-    ensure!(started.elapsed() < Duration::from_secs(12), "took {:?}", started.elapsed());
+    ensure!(
+        [503, 504].contains(&unacknowledged.status),
+        "no replica had it: {}",
+        unacknowledged.text()
+    );
+    ensure!(
+        started.elapsed() < Duration::from_secs(12),
+        "took {:?}",
+        started.elapsed()
+    );
     fleet.unit(PRIMARY)?.kill().await?;
     stays_shut(&primary, "with a transaction that no replica has").await?;
     // A strong read of a server that is nobody's primary must not be answered from it.
     let path = format!("/api/v1/products/{}/inventory", mug.id);
     let strong = shop.merchant_get(&path).await?;
-    ensure!(strong.status == 503, "a strong read was answered: {} {}", strong.status, strong.text());
+    ensure!(
+        strong.status == 503,
+        "a strong read was answered: {} {}",
+        strong.status,
+        strong.text()
+    );
     for replica in REPLICAS {
         fleet.let_up(replica).await?;
     }
     opens(&primary).await?;
     wait_until("the same key gives the order", RECOVER_MAX, async || {
-        shop.checkout("alone", &[(&mug, 1)], "approve").await?.wants(201)
+        shop.checkout("alone", &[(&mug, 1)], "approve")
+            .await?
+            .wants(201)
     })
     .await?;
     assert_eq!(shop.order_ids().await?.len(), 1);

@@ -40,18 +40,32 @@ async fn one_connection(mysql: &BareMysql) -> Result<(Chaos, MySqlPool)> {
 /// write is acknowledged, seen by nobody else, and gone when the pool closes.
 async fn a_cancelled_begin_loses_the_next_write() -> Result<()> {
     let mysql = BareMysql::start().await?;
-    mysql.server.run("create table fault (id int primary key)").await?;
+    mysql
+        .server
+        .run("create table fault (id int primary key)")
+        .await?;
     let (chaos, pool) = one_connection(&mysql).await?;
     chaos.set(Wire::Slow(WIRE));
-    assert!(timeout(PATIENCE, pool.begin()).await.is_err(), "begin was quicker than the wire");
+    assert!(
+        timeout(PATIENCE, pool.begin()).await.is_err(),
+        "begin was quicker than the wire"
+    );
     chaos.set(Wire::Open);
     let insert = sqlx::query("insert into fault values (1)").execute(&pool);
     let acknowledged = insert.await.context("write after the cancelled begin")?;
     assert_eq!(acknowledged.rows_affected(), 1);
     let count = "select count(*) from fault";
-    assert_eq!(mysql.server.number(count).await?, 0, "sqlx is mended: others see the write");
+    assert_eq!(
+        mysql.server.number(count).await?,
+        0,
+        "sqlx is mended: others see the write"
+    );
     pool.close().await;
-    assert_eq!(mysql.server.number(count).await?, 0, "sqlx is mended: the write stays");
+    assert_eq!(
+        mysql.server.number(count).await?,
+        0,
+        "sqlx is mended: the write stays"
+    );
     Ok(())
 }
 
@@ -61,8 +75,13 @@ async fn a_cancelled_prepare_loses_its_pool_slot() -> Result<()> {
     let (chaos, pool) = one_connection(&mysql).await?;
     let mut transaction = pool.begin().await.context("begin")?;
     chaos.set(Wire::Slow(WIRE));
-    let query = sqlx::query("select ? + 1").bind(1_i64).fetch_one(&mut *transaction);
-    assert!(timeout(PATIENCE, query).await.is_err(), "the query was quicker than the wire");
+    let query = sqlx::query("select ? + 1")
+        .bind(1_i64)
+        .fetch_one(&mut *transaction);
+    assert!(
+        timeout(PATIENCE, query).await.is_err(),
+        "the query was quicker than the wire"
+    );
     drop(transaction);
     chaos.set(Wire::Open);
     for _ in 0..2 {

@@ -29,7 +29,10 @@ pub struct BareMysql {
 impl BareMysql {
     /// Starts it on a copy of the prepared data folder.
     pub async fn start() -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("ph-").tempdir().context("make a folder")?;
+        let folder = tempfile::Builder::new()
+            .prefix("ph-")
+            .tempdir()
+            .context("make a folder")?;
         let (data, socket) = (folder.path().join("data"), folder.path().join("s.sock"));
         let template = output(&setup("mysql-data")).await?;
         let copy = Command::new("cp")
@@ -37,13 +40,21 @@ impl BareMysql {
             .arg(&data)
             .status()
             .await;
-        ensure!(copy.context("copy the data folder")?.success(), "the data folder was not copied");
+        ensure!(
+            copy.context("copy the data folder")?.success(),
+            "the data folder was not copied"
+        );
         let port = free_port()?;
         let words = output(&setup("mysqld")).await?;
         let mut words = words.lines();
         let child = Command::new(words.next().context("setup/mysqld printed nothing")?)
             .args(words)
-            .args(["--no-defaults", "--user=root", "--mysqlx=OFF", "--secure-file-priv="])
+            .args([
+                "--no-defaults",
+                "--user=root",
+                "--mysqlx=OFF",
+                "--secure-file-priv=",
+            ])
             .args(["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"])
             .arg(format!("--datadir={}", data.display()))
             .arg(format!("--socket={}", socket.display()))
@@ -56,7 +67,11 @@ impl BareMysql {
             .context("start mysqld")?;
         make_account(&socket).await?;
         let server = Server::account("127.0.0.1", port, "tester", PASSWORD, "scratch");
-        Ok(Self { _child: child, _folder: folder, server })
+        Ok(Self {
+            _child: child,
+            _folder: folder,
+            server,
+        })
     }
 }
 
@@ -66,7 +81,9 @@ async fn make_account(socket: &Path) -> Result<()> {
         .username("root")
         .ssl_mode(MySqlSslMode::Disabled);
     let mut session = wait_until("mysqld answers", START_MAX, async || {
-        MySqlConnection::connect_with(&root).await.context("connect")
+        MySqlConnection::connect_with(&root)
+            .await
+            .context("connect")
     })
     .await?;
     for sql in [
@@ -80,7 +97,9 @@ async fn make_account(socket: &Path) -> Result<()> {
 }
 
 fn setup(script: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/setup").join(script)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../infra/setup")
+        .join(script)
 }
 
 async fn output(script: &Path) -> Result<String> {

@@ -55,7 +55,10 @@ pub mod outbox;
 pub async fn redis_of(redis: &status::Redis) -> anyhow::Result<redis::aio::MultiplexedConnection> {
     use anyhow::Context as _;
     let client = redis::Client::open(redis.url.as_str()).context("the URL of a Redis")?;
-    client.get_multiplexed_async_connection().await.context("connect to Redis")
+    client
+        .get_multiplexed_async_connection()
+        .await
+        .context("connect to Redis")
 }
 
 /// A TCP proxy whose wire can be cut, slowed and silenced.

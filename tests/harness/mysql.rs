@@ -71,7 +71,12 @@ impl Server {
 
     /// A session without a database, to see whether the account is let in at all.
     pub async fn connect_without_database(&self) -> Result<MySqlConnection> {
-        Self { options: self.options.clone().database(""), ..self.clone() }.connect().await
+        Self {
+            options: self.options.clone().database(""),
+            ..self.clone()
+        }
+        .connect()
+        .await
     }
 
     /// Statements without an answer, in a session of their own.

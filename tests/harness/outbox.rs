@@ -28,19 +28,39 @@ pub struct Event {
 pub async fn all(fleet: &Fleet, pod: u32) -> Result<Vec<Event>> {
     let status = fleet.status().await?;
     let mut redis = redis_of(&status.pod(pod)?.redis).await?;
-    let streams: Vec<String> =
-        redis::cmd("scan").arg(0).arg("count").arg(100_000).arg("type").arg("stream").query_async::<(String, Vec<String>)>(&mut redis).await.context("find streams")?.1;
+    let streams: Vec<String> = redis::cmd("scan")
+        .arg(0)
+        .arg("count")
+        .arg(100_000)
+        .arg("type")
+        .arg("stream")
+        .query_async::<(String, Vec<String>)>(&mut redis)
+        .await
+        .context("find streams")?
+        .1;
     let mut events = Vec::new();
     for stream in streams {
-        let reply: StreamRangeReply =
-            redis::cmd("xrange").arg(&stream).arg("-").arg("+").query_async(&mut redis).await.context("read a stream")?;
+        let reply: StreamRangeReply = redis::cmd("xrange")
+            .arg(&stream)
+            .arg("-")
+            .arg("+")
+            .query_async(&mut redis)
+            .await
+            .context("read a stream")?;
         for entry in reply.ids {
             let fields: HashMap<String, String> = entry
                 .map
                 .iter()
-                .filter_map(|(name, value)| Some((name.clone(), redis::from_redis_value_ref(value).ok()?)))
+                .filter_map(|(name, value)| {
+                    Some((name.clone(), redis::from_redis_value_ref(value).ok()?))
+                })
                 .collect();
-            let field = |name: &str| fields.get(name).cloned().with_context(|| format!("no {name}: {fields:?}"));
+            let field = |name: &str| {
+                fields
+                    .get(name)
+                    .cloned()
+                    .with_context(|| format!("no {name}: {fields:?}"))
+            };
             events.push(Event {
                 id: field("event")?,
                 shop: field("shop")?.parse().context("an event's shop")?,

@@ -61,4 +61,3 @@ pub(super) fn end_of(mut up: Child, deadline: Duration) -> Result<()> {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
-
