@@ -85,6 +85,12 @@ impl PageQuery {
 }
 
 impl Page {
+    /// What a visitor sees first.
+    pub(crate) const FIRST: Self = Self {
+        limit: LIMIT_DEFAULT,
+        before: Uuid::max(),
+    };
+
     /// Ask for this many rows: one more than the page has, to know whether another page follows.
     pub(crate) const fn probe(&self) -> u32 {
         self.limit + 1

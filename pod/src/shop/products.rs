@@ -22,6 +22,10 @@ use crate::{
 /// `available` may be two seconds old; half of that is left for the replica behind the cache.
 pub(crate) static PRODUCT: Entity = Entity::new("product", Duration::from_secs(1));
 
+/// The first page is dropped when a product is made or changed, not when one is sold: it would never be kept.
+static FIRST_PAGE: Entity = Entity::new("products", Duration::from_secs(1));
+const FIRST_PAGE_ID: &str = "first";
+
 /// A product as clients read it, and as it is cached.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(crate) struct Product {
@@ -63,8 +67,8 @@ impl ProductRow {
     }
 }
 
-/// A page of products.
-#[derive(Debug, Serialize)]
+/// A page of products, as clients read it and as the first one is cached.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Products {
     pub(crate) products: Vec<Product>,
     pub(crate) next: Option<String>,
@@ -81,19 +85,22 @@ pub(crate) async fn list(
         .map(Answer)
 }
 
-/// One page, newest first.
+/// One page, newest first. Most visitors see the first one and no other, so that one is cached.
 pub(crate) async fn page(app: &App, shop: &Shop, page: Page) -> Result<Products, Error> {
-    let mut rows = app
-        .read(shop, Consistency::Eventual, move |reader| {
-            Box::pin(load_page(reader, page))
-        })
-        .await?;
-    let next = page.cut(List::Products, &mut rows, |row| row.product_id);
-    let products = rows
-        .into_iter()
-        .map(ProductRow::view)
-        .collect::<Result<_, _>>()?;
-    Ok(Products { products, next })
+    if page == Page::FIRST {
+        let first = app
+            .cached(shop, &FIRST_PAGE, FIRST_PAGE_ID, move |reader| {
+                Box::pin(async move { load_page(reader, page).await.map(Some) })
+            })
+            .await?;
+        return first
+            .map(|products| Products::clone(&products))
+            .ok_or_else(|| Error::bug("the first page of products is cached as missing"));
+    }
+    app.read(shop, Consistency::Eventual, move |reader| {
+        Box::pin(load_page(reader, page))
+    })
+    .await
 }
 
 /// `GET /api/v1/products/{id}`
@@ -252,6 +259,7 @@ pub(crate) async fn publish(tx: &mut Tx, kind: &'static str, id: Uuid) -> Result
     let row: ProductRow = tx.fetch_one(query).await?;
     let product = row.view()?;
     tx.changed(&PRODUCT, &id.to_string());
+    tx.changed(&FIRST_PAGE, FIRST_PAGE_ID);
     tx.outbox(Event::new(kind, id.to_string(), &product)?);
     Ok(product)
 }
@@ -268,7 +276,7 @@ async fn load(reader: &mut Reader, id: Uuid) -> Result<Option<Product>, Error> {
     row.map(ProductRow::view).transpose()
 }
 
-async fn load_page(reader: &mut Reader, page: Page) -> Result<Vec<ProductRow>, Error> {
+async fn load_page(reader: &mut Reader, page: Page) -> Result<Products, Error> {
     let query = sqlx::query_as(
         "select p.product_id, p.title, p.price, p.currency, i.available
          from product p join inventory i on i.shop_id = p.shop_id and i.product_id = p.product_id
@@ -278,7 +286,13 @@ async fn load_page(reader: &mut Reader, page: Page) -> Result<Vec<ProductRow>, E
     .bind(reader.shop().get())
     .bind(page.before)
     .bind(page.probe());
-    reader.fetch_all(query).await
+    let mut rows: Vec<ProductRow> = reader.fetch_all(query).await?;
+    let next = page.cut(List::Products, &mut rows, |row| row.product_id);
+    let products = rows
+        .into_iter()
+        .map(ProductRow::view)
+        .collect::<Result<_, _>>()?;
+    Ok(Products { products, next })
 }
 
 async fn insert(tx: &mut Tx, row: &ProductRow) -> Result<(), Error> {
