@@ -17,22 +17,30 @@ mod frozen_process;
 mod headers;
 mod home_table;
 mod isolation;
+mod operator_input;
+mod orders;
 mod outbox;
 mod primary_lost;
 mod restart_under_load;
 mod routing;
+mod secrets;
 mod server_restart_orders;
 mod sqlx_faults;
+mod storefront;
 
 fn main() -> Result<ExitCode> {
     let tests = [
         routing::list(),
         headers::list(),
         bad_input::list(),
+        operator_input::list(),
         config_faults::list(),
         control::list(),
         checkout::list(),
+        orders::list(),
+        storefront::list(),
         isolation::list(),
+        secrets::list(),
         cache::list(),
         outbox::list(),
         home_table::list(),
