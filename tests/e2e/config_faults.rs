@@ -1,7 +1,7 @@
 //! Configs that are wrong: every fault is named at once, the exit code says "usage", and nothing is started.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use tests::own_pod::{OwnPod, refused};
@@ -25,8 +25,9 @@ pub(crate) fn list() -> Vec<Test> {
 /// `EX_USAGE`.
 const USAGE: i32 = 64;
 
-/// The rendered config of each binary, with the name of the binary.
-fn rendered(fleet: &Fleet) -> Result<Vec<(&'static str, Table)>> {
+/// For each binary: its rendered config, and where a copy for one test goes. Paths in a config start at its folder, so
+/// the copy stands beside the original.
+fn rendered(fleet: &Fleet, copy: &str) -> Result<Vec<(&'static str, Table, PathBuf)>> {
     let edge = first_edge_config(fleet)?;
     let pod = fleet.home().join("pod-1/pod-1.toml");
     let control = fleet.home().join("control/control.toml");
@@ -35,15 +36,13 @@ fn rendered(fleet: &Fleet) -> Result<Vec<(&'static str, Table)>> {
         .map(|(binary, path)| {
             let text =
                 fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-            Ok((
-                binary,
-                text.parse().with_context(|| path.display().to_string())?,
-            ))
+            let config = text.parse().with_context(|| path.display().to_string())?;
+            Ok((binary, config, path.with_file_name(copy)))
         })
         .collect()
 }
 
-fn first_edge_config(fleet: &Fleet) -> Result<std::path::PathBuf> {
+fn first_edge_config(fleet: &Fleet) -> Result<PathBuf> {
     let folder = fleet.home().join("edge");
     let mut found = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
     let first = found.next().context("no edge")?.context("no edge")?;
@@ -78,8 +77,7 @@ async fn run(binary: &str, config: &Path, check: bool) -> Result<(Option<i32>, S
 /// An unknown key, a value of the wrong type and a missing one, in the config of each binary: all three are in the
 /// message, and the exit code is 64, with `--check-config` and without.
 async fn three_faults_in_a_config_are_all_named(fleet: &Fleet) -> Result<()> {
-    let folder = tempfile::tempdir().context("make a folder")?;
-    for (binary, mut config) in rendered(fleet)? {
+    for (binary, mut config, path) in rendered(fleet, "three-faults.toml")? {
         let missing = if binary == "pod" {
             "key_file"
         } else {
@@ -91,7 +89,6 @@ async fn three_faults_in_a_config_are_all_named(fleet: &Fleet) -> Result<()> {
         );
         config.insert("listne".into(), Value::String("x".into()));
         config.insert("listen".into(), Value::Integer(7));
-        let path = folder.path().join(format!("{binary}.toml"));
         fs::write(&path, config.to_string()).context("write a config")?;
         for check in [true, false] {
             let (code, said) = run(binary, &path, check).await?;
@@ -137,9 +134,7 @@ async fn a_config_that_is_no_toml_names_its_line(_fleet: &Fleet) -> Result<()> {
 async fn check_config_accepts_what_the_fleet_rendered_and_binds_nothing(
     fleet: &Fleet,
 ) -> Result<()> {
-    let folder = tempfile::tempdir().context("make a folder")?;
-    for (binary, config) in rendered(fleet)? {
-        let path = folder.path().join(format!("{binary}.toml"));
+    for (binary, config, path) in rendered(fleet, "accepted.toml")? {
         fs::write(&path, config.to_string()).context("write a config")?;
         let (code, said) = run(binary, &path, true).await?;
         ensure!(code == Some(0), "{binary}: {code:?}: {said}");
@@ -150,10 +145,9 @@ async fn check_config_accepts_what_the_fleet_rendered_and_binds_nothing(
 /// The config as it is, while the process that it belongs to runs: the port is taken, which is said with its number,
 /// and is a failure and not a wrong config.
 async fn a_taken_port_is_named(fleet: &Fleet) -> Result<()> {
-    let folder = tempfile::tempdir().context("make a folder")?;
-    for (binary, mut config) in rendered(fleet)? {
+    for (binary, mut config, path) in rendered(fleet, "taken.toml")? {
         if binary == "edge" {
-            let own = folder.path().join("routes.bin");
+            let own = path.with_extension("bin");
             config.insert(
                 "state_file".into(),
                 Value::String(own.display().to_string()),
@@ -166,7 +160,6 @@ async fn a_taken_port_is_named(fleet: &Fleet) -> Result<()> {
         let listen = listen
             .and_then(|l| l.as_str().map(str::to_owned))
             .context("a listen address")?;
-        let path = folder.path().join(format!("{binary}.toml"));
         fs::write(&path, config.to_string()).context("write a config")?;
         let (code, said) = run(binary, &path, false).await?;
         ensure!(code == Some(1), "{binary}: {code:?}: {said}");

@@ -14,6 +14,7 @@ mod control;
 mod doctor;
 mod fleet_life;
 mod frozen_process;
+mod guard;
 mod headers;
 mod home_table;
 mod isolation;
@@ -44,6 +45,7 @@ fn main() -> Result<ExitCode> {
         cache::list(),
         outbox::list(),
         home_table::list(),
+        guard::list(),
         commit_unknown::list(),
         frozen_process::list(),
         doctor::list(),

@@ -89,7 +89,7 @@ async fn make_account(socket: &Path) -> Result<()> {
     for sql in [
         "create database scratch",
         "create user tester@'%' identified by 'only-on-the-loopback'",
-        "grant all on *.* to tester@'%'",
+        "grant all on *.* to tester@'%' with grant option",
     ] {
         session.execute(sql).await.context(sql)?;
     }

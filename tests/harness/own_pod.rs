@@ -42,9 +42,19 @@ impl OwnPod {
 
     /// Starts a process on that config, with ports of its own, and waits until it is ready.
     pub async fn start(fleet: &Fleet, pod: PodId, edit: impl Fn(&mut Table)) -> Result<Self> {
+        Self::start_binary("pod", fleet, pod, edit).await
+    }
+
+    /// The same with another application on the pod library.
+    pub async fn start_binary(
+        name: &str,
+        fleet: &Fleet,
+        pod: PodId,
+        edit: impl Fn(&mut Table),
+    ) -> Result<Self> {
         let mut last = None;
         for _ in 0..PORT_TRIES {
-            match Self::try_start(fleet, pod, &edit).await {
+            match Self::try_start(name, fleet, pod, &edit).await {
                 Ok(own) => return Ok(own),
                 Err(e) if format!("{e:#}").contains("in use") => last = Some(e),
                 Err(e) => return Err(e),
@@ -53,19 +63,32 @@ impl OwnPod {
         Err(last.context("no free port")?)
     }
 
-    async fn try_start(fleet: &Fleet, pod: PodId, edit: &impl Fn(&mut Table)) -> Result<Self> {
+    async fn try_start(
+        name: &str,
+        fleet: &Fleet,
+        pod: PodId,
+        edit: &impl Fn(&mut Table),
+    ) -> Result<Self> {
         let mut config = Self::config_of(fleet, pod)?;
         let (http, admin) = (free_port()?, free_port()?);
         config.insert("process".into(), Value::Integer(9));
-        config.insert("listen".into(), Value::String(format!("127.0.0.1:{http}")));
+        let listen = Value::String(format!("127.0.0.1:{http}"));
+        let listen = match config.get("listen") {
+            Some(Value::Array(_)) => Value::Array(vec![listen]),
+            _ => listen,
+        };
+        config.insert("listen".into(), listen);
         config.insert("admin".into(), Value::String(format!("127.0.0.1:{admin}")));
         edit(&mut config);
-        let folder = fleet.home().join(format!("own/{http}"));
-        fs::create_dir_all(&folder).context("make a folder")?;
-        let (file, log) = (folder.join("pod.toml"), folder.join("pod.log"));
+        // Beside the rendered one, since paths in a config start at its folder.
+        let folder = fleet.home().join(format!("pod-{pod}"));
+        let (file, log) = (
+            folder.join(format!("own-{http}.toml")),
+            folder.join(format!("own-{http}.log")),
+        );
         fs::write(&file, config.to_string()).context("write a config")?;
         let out = File::create(&log).context("make a log")?;
-        let child = Command::new(binary("pod")?)
+        let child = Command::new(binary(name)?)
             .arg("--config")
             .arg(&file)
             .stdin(Stdio::null())
