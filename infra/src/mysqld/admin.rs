@@ -68,26 +68,6 @@ impl Server {
         let conn = conn.with_context(|| format!("log in to {} as {}", self.name, Account::Operator.user()))?;
         Ok(Connection { name: self.name.clone(), conn })
     }
-
-    /// Waits until the server takes connections.
-    pub(crate) async fn wait(&self, home: &HomeDir, within: Duration) -> anyhow::Result<Connection> {
-        let began = tokio::time::Instant::now();
-        loop {
-            match self.connect(home).await {
-                Ok(conn) => return Ok(conn),
-                Err(fault) if began.elapsed() > within => {
-                    return Err(fault).with_context(|| {
-                        format!(
-                            "{} takes no connections after {within:?}; its log is {}",
-                            self.name,
-                            home.log_file(&self.name).display()
-                        )
-                    });
-                }
-                Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
-            }
-        }
-    }
 }
 
 fn options(socket: &Path) -> MySqlConnectOptions {

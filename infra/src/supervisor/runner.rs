@@ -65,7 +65,8 @@ impl Runner {
         let mut next = Next::Start;
         loop {
             let unit = self.wishes.borrow_and_update().clone();
-            if unit.desired == Desired::Stopped {
+            // Nobody wishes anything any more: the supervisor was cut off.
+            if unit.desired == Desired::Stopped || self.wishes.has_changed().is_err() {
                 next = Next::Rest;
             }
             match next {
