@@ -252,6 +252,41 @@ pub struct Status {
     pub open_operations: u64,
     /// How the buckets of shop ids are shared out.
     pub buckets: Vec<BucketShare>,
+    /// Whether the catalog's epochs can be trusted; `false` after a restore, until `podctl reconcile`.
+    pub reconciled: bool,
+    /// The primaries of pods that are not offline.
+    pub primaries: Vec<PrimaryStatus>,
+}
+
+/// What the control server last saw of a pod's primary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PrimaryStatus {
+    /// The pod.
+    #[schema(value_type = u32)]
+    pub pod: PodId,
+    /// `host:port`, if the catalog names one.
+    pub address: Option<String>,
+    /// Its number in the catalog.
+    pub term: u64,
+    /// Whether it takes writes.
+    pub state: PrimaryState,
+    /// Why it does not.
+    pub reason: Option<String>,
+    /// Since when.
+    #[serde(with = "time::serde::rfc3339")]
+    pub since: OffsetDateTime,
+}
+
+/// Whether a primary takes writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PrimaryState {
+    /// It does.
+    Open,
+    /// It lives and does not.
+    Closed,
+    /// It cannot be reached.
+    Unknown,
 }
 
 /// How many of the 1024 buckets propose a pod for their new shops.

@@ -10,8 +10,9 @@
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use shared::telemetry::metric;
 use shared::{Epoch, Host, PodId, ShopId};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -47,6 +48,7 @@ pub use buckets::BUCKETS;
 pub use create::{Begun, Creation, NewShop};
 pub use error::CatalogError;
 pub use hosts::HOSTS_PER_SHOP_MAX;
+pub(crate) use operations::OWN_KINDS;
 pub use placements::{HISTORY_MAX, PlacementRow};
 pub use pods::MysqlServer;
 pub use routes::{CHANGES_PAGE_MAX, TABLE_PAGE, TableReader};
@@ -115,14 +117,22 @@ impl Catalog {
             .connect_with(options.clone())
             .await
             .map_err(OpenError::Open)?;
-        crate::migrate::catalog(&write).await.map_err(OpenError::Migrate)?;
+        crate::migrate::catalog(&write)
+            .await
+            .map_err(OpenError::Migrate)?;
         let read = SqlitePoolOptions::new()
             .max_connections(READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_with(options.read_only(true).create_if_missing(false))
             .await
             .map_err(OpenError::Open)?;
-        let catalog = Self { write, read, changed: watch::Sender::new(0), domains, _lock: lock };
+        let catalog = Self {
+            write,
+            read,
+            changed: watch::Sender::new(0),
+            domains,
+            _lock: lock,
+        };
         catalog.begin_history().await.map_err(OpenError::History)?;
         Ok(catalog)
     }
@@ -175,8 +185,17 @@ impl Catalog {
 
     /// Begins a change; it holds the write lock until [`Change::commit`], or until it is dropped, which undoes it.
     pub(crate) async fn change(&self, actor: &str) -> Result<Change<'_>, CatalogError> {
+        let begun = Instant::now();
         let tx = self.write.begin_with("begin immediate").await?;
-        Ok(Change { tx, catalog: self, actor: actor.to_owned(), at_ms: now_ms(), version: None })
+        let actor = actor.to_owned();
+        Ok(Change {
+            tx,
+            catalog: self,
+            actor,
+            at_ms: now_ms(),
+            version: None,
+            begun,
+        })
     }
 }
 
@@ -215,9 +234,15 @@ fn lock_file(path: &Path) -> Result<File, OpenError> {
         .truncate(false)
         .write(true)
         .open(&lock_path)
-        .map_err(|source| OpenError::LockFile { path: lock_path.display().to_string(), source })?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| OpenError::InUse { path: path.display().to_string() })?;
+        .map_err(|source| OpenError::LockFile {
+            path: lock_path.display().to_string(),
+            source,
+        })?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
+        |_| OpenError::InUse {
+            path: path.display().to_string(),
+        },
+    )?;
     Ok(file)
 }
 
@@ -257,6 +282,7 @@ pub(crate) struct Change<'c> {
     pub(crate) actor: String,
     pub(crate) at_ms: i64,
     version: Option<u64>,
+    begun: Instant,
 }
 
 impl Change<'_> {
@@ -278,8 +304,16 @@ impl Change<'_> {
 
     /// Makes it durable, then wakes who waits.
     pub(crate) async fn commit(self) -> Result<(), CatalogError> {
-        let Self { tx, catalog, actor: _, at_ms: _, version } = self;
+        let Self {
+            tx,
+            catalog,
+            actor: _,
+            at_ms: _,
+            version,
+            begun,
+        } = self;
         tx.commit().await?;
+        metrics::histogram!(metric::CATALOG_COMMIT_SECONDS).record(begun.elapsed().as_secs_f64());
         if let Some(version) = version {
             catalog.changed.send_if_modified(|last| {
                 let newer = version > *last;

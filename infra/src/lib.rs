@@ -34,10 +34,40 @@ pub mod secrets;
 pub mod fleet_file;
 
 /// Templates to files.
-pub mod render;
+mod render;
+
+/// Ports of a fleet's processes on this machine.
+pub mod ports;
+
+/// The MySQL server program.
+pub mod mysqld;
+
+/// What a fleet consists of on one machine.
+mod layout;
+
+/// Looking at a fleet.
+mod observe;
+
+/// The difference between the wish and what was observed.
+pub mod plan;
+
+/// The steps of a plan.
+pub mod step;
+
+/// Doing a plan.
+pub mod apply;
 
 /// What the supervisor shall run, and what it runs.
 pub mod unit;
+
+/// Runs a fleet's processes.
+pub mod supervisor;
+
+/// `podctl up`: a fleet in the foreground.
+pub mod up;
+
+/// `podctl down`: ends the fleet that runs.
+pub mod down;
 
 /// What runs, where, and what it serves.
 pub mod status;

@@ -29,8 +29,8 @@ impl Catalog {
         let rows: Vec<(Option<i64>, i64, i64)> = sqlx::query_as(
             "select pod, cast(sum(live) as bigint), cast(sum(planned) as bigint) from ( \
              select live_pod as pod, count(*) as live, 0 as planned from bucket_placement group by live_pod \
-             union all select planned_pod, 0, count(*) from bucket_placement where planned_pod is not null \
-             group by planned_pod) counts group by pod order by pod",
+             union all select coalesce(planned_pod, live_pod), 0, count(*) from bucket_placement \
+             group by coalesce(planned_pod, live_pod)) counts group by pod order by pod",
         )
         .fetch_all(&mut *conn)
         .await?;

@@ -105,6 +105,20 @@ impl Catalog {
         change.commit().await
     }
 
+    /// Whether the order still counts: a newer one may have replaced it while it waited for its turn.
+    pub async fn confirm_state(&self, order: &StateOrder) -> Result<(), CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let row = operations::find(&mut conn, &order.operation).await?;
+        if row.state()? == OperationState::Running {
+            Ok(())
+        } else {
+            Err(CatalogError::Stale(format!(
+                "operation {}",
+                order.operation
+            )))
+        }
+    }
+
     /// Both sides have the state: the order is done and the shop is free for the next.
     pub async fn finish_state(&self, order: &StateOrder) -> Result<Shop, CatalogError> {
         let mut change = self.change(&order.actor).await?;

@@ -87,6 +87,13 @@ metrics! {
     CACHE_MISSES = "podhost_cache_misses_total", Counter, Count, "Cache look-ups not answered, by layer.";
     OUTBOX_RELAYED = "podhost_outbox_relayed_total", Counter, Count, "Domain events handed to the sinks.";
     OUTBOX_WAITING = "podhost_outbox_waiting", Gauge, Count, "Domain events not yet handed on.";
+
+    CATALOG_VERSION = "podhost_catalog_version", Gauge, Count, "The catalog's last version.";
+    CATALOG_COMMIT_SECONDS = "podhost_catalog_commit_seconds", Histogram, Seconds, "Changes of the catalog, from the wait for the write lock to the durable commit.";
+    LONG_POLLS = "podhost_long_polls", Gauge, Count, "Long polls that wait at the control server.";
+    POD_SHOPS = "podhost_pod_shops", Gauge, Count, "Shops by pod, those being made included.";
+    PRIMARY_OPEN = "podhost_primary_open", Gauge, Count, "1 while a pod's primary takes writes, as the control server sees it.";
+    OPERATIONS_OPEN = "podhost_operations_open", Gauge, Count, "Operations that are neither done nor failed.";
 }
 
 /// Tells the recorder what each metric is.

@@ -172,6 +172,8 @@ pub(super) fn sound() -> Facts {
         shops: 2,
         open_operations: 0,
         buckets: vec![share(1), share(2)],
+        reconciled: true,
+        primaries: Vec::new(),
     };
     Facts {
         at: now(),
@@ -187,6 +189,7 @@ pub(super) fn sound() -> Facts {
             wanted: true,
             pid: Some(7),
             ready: Some(Ok(())),
+            route_version: Some(9),
             log: "logs/edge-1.log".into(),
         }],
         disks: vec![Disk {

@@ -1,0 +1,149 @@
+//! The control server: the catalog behind an HTTP interface, the keepers of the pods' primaries, and the work that ends
+//! what was begun.
+//!
+//! A request is checked ([`check`]), authorised ([`auth`]) and handled in the file of its thing ([`shops`], [`pods`],
+//! [`operations`], [`feed`], [`overview`]). Whatever takes several steps is an operation in the catalog and has a driver
+//! ([`creation`], [`state_order`]) that the request and [`resume`] share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use parking_lot::RwLock;
+use shared::telemetry;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::catalog::{Catalog, Domains};
+use crate::pod_store::PodStore;
+
+mod app;
+mod auth;
+mod body;
+mod check;
+mod config;
+mod creation;
+mod currency;
+mod failure;
+mod feed;
+mod homes;
+mod keeper;
+mod listen;
+mod openapi;
+mod operations;
+mod overview;
+mod pods;
+mod resume;
+mod router;
+mod shops;
+mod state_order;
+
+use app::App;
+pub use config::{Config, Limits, TokenFile};
+
+/// Spans and logs on their way out when the server stops.
+const FLUSH_DEADLINE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// What `podctl serve` is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `control.toml`.
+    pub config: PathBuf,
+    /// Look at the file and everything it names, and stop.
+    pub check_config: bool,
+}
+
+/// Runs the control server until SIGINT or SIGTERM. A file with faults ends in [`shared::config::Faults`].
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let config = Config::load(&options.config)?;
+    let tokens = auth::read_tokens(&config.tokens)
+        .map_err(|faults| anyhow::anyhow!("{}", faults.join("\n")))?;
+    if options.check_config {
+        return Ok(());
+    }
+    let telemetry = telemetry::init("control", &config.telemetry)?;
+    let domains = Domains {
+        base: config.base_domain.clone(),
+        platform: config.platform_domain.clone(),
+    };
+    let catalog = Arc::new(Catalog::open(&config.catalog, domains).await?);
+    catalog.replace_tokens(&tokens).await?;
+    let tokens = catalog.tokens().await?;
+    let listeners = listen::bind(&config.listen)
+        .await
+        .map_err(|(address, error)| {
+            anyhow::Error::new(error).context(format!("cannot listen on {address}"))
+        })?;
+    for listener in &listeners {
+        let address = listener
+            .local_addr()
+            .context("a listener without an address")?;
+        tracing::info!(%address, "listening");
+    }
+    let (stop, stopping) = watch::channel(false);
+    let limits = config.limits.clone();
+    let app = Arc::new(App {
+        store: Arc::new(PodStore::new(
+            Arc::clone(&catalog),
+            config.secrets_dir.clone(),
+        )),
+        catalog,
+        polls: Semaphore::new(limits.long_polls_max),
+        tables: Arc::new(Semaphore::new(limits.tables_max)),
+        limits: limits.clone(),
+        tokens: RwLock::new(tokens.into()),
+        primaries: keeper::Primaries::default(),
+        shops: app::Turns::default(),
+        stopping: stopping.clone(),
+        metrics: Some(telemetry.metrics()),
+    });
+    let mut background = JoinSet::new();
+    background.spawn(keeper::run(Arc::clone(&app)));
+    background.spawn(resume::run(Arc::clone(&app)));
+    background.spawn(follow_signals(Arc::clone(&app), options.config, stop));
+    listen::serve(listeners, router::router(app), &limits, stopping).await;
+    // Work at pods is bounded by its sessions and goes on from the catalog at the next start.
+    background.shutdown().await;
+    tracing::info!("stopped");
+    let flushed = tokio::task::spawn_blocking(move || telemetry.shutdown(FLUSH_DEADLINE)).await;
+    flushed.context("cannot end telemetry")
+}
+
+/// SIGHUP reads the tokens again; SIGINT and SIGTERM stop.
+async fn follow_signals(app: Arc<App>, config: PathBuf, stop: watch::Sender<bool>) {
+    let signals = (
+        signal(SignalKind::hangup()),
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    );
+    let (Ok(mut hangup), Ok(mut interrupt), Ok(mut terminate)) = signals else {
+        tracing::error!("signals cannot be followed; stopping");
+        stop.send_replace(true);
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => match reload(&app, &config).await {
+                Ok(count) => tracing::info!(count, "tokens read again"),
+                Err(error) => tracing::error!("tokens not read again, the old ones stay: {error:#}"),
+            },
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+        }
+    }
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    // The sender stays alive: its end would look like a stop of its own.
+    std::future::pending::<()>().await;
+}
+
+async fn reload(app: &App, config: &std::path::Path) -> anyhow::Result<usize> {
+    let config = Config::load(config)?;
+    let tokens = auth::read_tokens(&config.tokens)
+        .map_err(|faults| anyhow::anyhow!("{}", faults.join("\n")))?;
+    app.catalog.replace_tokens(&tokens).await?;
+    let count = tokens.len();
+    *app.tokens.write() = tokens.into();
+    Ok(count)
+}

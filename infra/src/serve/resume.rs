@@ -1,0 +1,118 @@
+//! Ends what was begun: creations and orders that a crash, a dead pod or a lost connection left open. Periodic, without
+//! input, and safe to run at any time; the same work done by a request just now is left to it.
+
+use std::sync::Arc;
+
+use shared::error::chain;
+use shared::telemetry::metric;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::app::{App, by_pod, stopped};
+use super::{creation, state_order};
+use crate::catalog::{Catalog, CatalogError, Creation, StateOrder, now_ms};
+
+/// Runs until the server stops; the first round at once.
+pub(super) async fn run(app: Arc<App>) {
+    let mut ticks = interval(app.limits.resume_every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = stopped(app.stopping.clone()) => return,
+        }
+        if let Err(error) = round(&app).await {
+            tracing::warn!("unfinished operations cannot be read: {}", chain(&error));
+        }
+    }
+}
+
+/// One thing to be ended.
+enum Work {
+    Creation(Creation),
+    Order(StateOrder),
+}
+
+async fn round(app: &Arc<App>) -> Result<(), CatalogError> {
+    let creations = app
+        .catalog
+        .open_creations()
+        .await?
+        .into_iter()
+        .map(Work::Creation);
+    let orders = app
+        .catalog
+        .open_states()
+        .await?
+        .into_iter()
+        .map(Work::Order);
+    let work: Vec<Work> = creations.chain(orders).collect();
+    // Pods apart: a dead one must not hold up the others.
+    let groups = by_pod(work, |work| match work {
+        Work::Creation(creation) => creation.pod,
+        Work::Order(order) => order.pod,
+    });
+    futures::future::join_all(groups.into_iter().map(|group| end(app, group))).await;
+    gauges(&app.catalog, app).await?;
+    let kept = i64::try_from(app.limits.tombstones_kept.as_millis()).unwrap_or(i64::MAX);
+    app.catalog
+        .prune_tombstones(now_ms().saturating_sub(kept))
+        .await
+        .map(drop)
+}
+
+async fn end(app: &App, group: Vec<Work>) {
+    for work in group {
+        let store = app.store.as_ref();
+        let (operation, ended) = match work {
+            Work::Creation(creation) => {
+                let Some(_turn) = app.shops.try_take(creation.shop) else {
+                    continue;
+                };
+                let ended = creation::drive(&app.catalog, store, &creation).await.err();
+                (creation.operation, ended)
+            }
+            Work::Order(order) => {
+                let Some(_turn) = app.shops.try_take(order.shop) else {
+                    continue;
+                };
+                let ended = state_order::drive(&app.catalog, store, &order).await.err();
+                (order.operation, ended)
+            }
+        };
+        if let Some(failure) = ended {
+            let text = failure.log.or(failure.detail).unwrap_or_default();
+            tracing::info!(operation, "not ended yet, or ended without success: {text}");
+        }
+    }
+}
+
+async fn gauges(catalog: &Catalog, app: &App) -> Result<(), CatalogError> {
+    for pod in catalog.pods().await? {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a gauge; counts are far below 2^52"
+        )]
+        let shops = pod.shops as f64;
+        metrics::gauge!(metric::POD_SHOPS, metric::POD => pod.id.to_string()).set(shops);
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a gauge; counts are far below 2^52"
+    )]
+    let (version, open) = (
+        catalog.position().await?.version as f64,
+        catalog.open_operations().await? as f64,
+    );
+    metrics::gauge!(metric::CATALOG_VERSION).set(version);
+    metrics::gauge!(metric::OPERATIONS_OPEN).set(open);
+    let polls = app
+        .limits
+        .long_polls_max
+        .saturating_sub(app.polls.available_permits());
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a gauge; counts are far below 2^52"
+    )]
+    metrics::gauge!(metric::LONG_POLLS).set(polls as f64);
+    Ok(())
+}
