@@ -1,6 +1,6 @@
 //! What the commands do: one file for each group, and here what they share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -14,6 +14,7 @@ use crate::output::Out;
 use crate::secrets;
 
 pub mod doctor;
+pub mod fleet;
 pub mod pod;
 pub mod process;
 pub mod shop;
@@ -38,6 +39,11 @@ impl Context {
     pub fn home(&self) -> anyhow::Result<HomeDir> {
         let here = std::env::current_dir().context("find the current folder")?;
         Ok(HomeDir::find(self.global.home.as_deref(), &here)?)
+    }
+
+    /// The home folder that the flags name.
+    pub fn home_wish(&self) -> Option<PathBuf> {
+        self.global.home.clone()
     }
 
     /// Whether another control server than the home's is named.

@@ -7,6 +7,7 @@ use clap::{CommandFactory as _, Parser as _};
 use infra::cli::{Cli, Command, EXIT_USAGE};
 use infra::command::{self, Context};
 use infra::output::note;
+use shared::config::Faults;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -16,7 +17,11 @@ async fn main() -> ExitCode {
             let usage = error.use_stderr();
             // Help that nobody reads to its end is no fault.
             let _ = error.print();
-            return if usage { EXIT_USAGE.into() } else { ExitCode::SUCCESS };
+            return if usage {
+                EXIT_USAGE.into()
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
     match run(cli).await {
@@ -24,7 +29,12 @@ async fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             note(&format!("podctl: {error:#}"));
-            ExitCode::FAILURE
+            // A file that says what cannot be is as wrong as such a command line.
+            if error.is::<Faults>() {
+                EXIT_USAGE.into()
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -32,11 +42,16 @@ async fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let cx = Context::new(cli.global);
     match cli.command {
+        Command::Up(wish) => command::fleet::up(&cx, wish).await?,
+        Command::Down => command::fleet::down(&cx).await?,
         Command::Status => return command::status::run(&cx).await,
         Command::Doctor => return command::doctor::run(&cx).await,
+        Command::Plan => command::fleet::plan(&cx).await?,
+        Command::Apply => command::fleet::apply(&cx).await?,
         Command::Shop(shop) => command::shop::run(&cx, shop).await?,
         Command::Pod(pod) => command::pod::run(&cx, pod).await?,
         Command::Process(process) => command::process::run(&cx, process).await?,
+        Command::Serve(wish) => command::fleet::serve(&cx, wish).await?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "podctl", &mut script);

@@ -1,19 +1,29 @@
 //! The local fleet: `up`, `down`, `plan`, `apply`, `pod add`, `serve`.
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::Context;
 use crate::cli::{PodAdd, Serve, Up};
 use crate::fleet_file::{self, FleetFile, PodNew, PodWish};
 use crate::home_dir::HomeDir;
-use crate::output::{Steps, note};
-use crate::plan::Plan;
+use crate::output::Steps;
+use crate::plan::Prepared;
 use crate::{apply, down, plan, serve, up};
 
 /// `podctl up`: returns when the fleet has ended.
 pub async fn up(cx: &Context, wish: Up) -> anyhow::Result<()> {
-    let Up { edge_port, no_demo, mysqld } = wish;
-    let options = up::Options { home: cx.home_wish(), edge_port, demo: !no_demo, mysqld };
+    let Up {
+        edge_port,
+        no_demo,
+        mysqld,
+    } = wish;
+    let options = up::Options {
+        home: cx.home_wish(),
+        edge_port,
+        demo: !no_demo,
+        mysqld,
+    };
     up::run(options, &Steps::default()).await
 }
 
@@ -24,12 +34,19 @@ pub async fn down(cx: &Context) -> anyhow::Result<()> {
 
 /// `podctl serve`: returns when the control server has ended.
 pub async fn serve(cx: &Context, wish: Serve) -> anyhow::Result<()> {
-    let Serve { config, check_config } = wish;
+    let Serve {
+        config,
+        check_config,
+    } = wish;
     let config = match config {
         Some(config) => config,
         None => cx.home()?.control_config(),
     };
-    serve::run(serve::Options { config, check_config }).await
+    serve::run(serve::Options {
+        config,
+        check_config,
+    })
+    .await
 }
 
 /// `podctl plan`.
@@ -44,7 +61,7 @@ struct Applied<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a PodWish>,
     #[serde(flatten)]
-    plan: &'a Plan,
+    plan: &'a Prepared,
 }
 
 /// `podctl apply`.
@@ -55,7 +72,14 @@ pub async fn apply(cx: &Context) -> anyhow::Result<()> {
 /// `podctl pod add`: the wish first, so that an interrupted one is finished by `podctl apply`.
 pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
     let home = cx.home()?;
-    let PodAdd { name, id, region, pool, class, max_shops } = wish;
+    let PodAdd {
+        name,
+        id,
+        region,
+        pool,
+        class,
+        max_shops,
+    } = wish;
     let (name, id) = match name {
         Some(name) => (name, id),
         None => {
@@ -63,19 +87,29 @@ pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
             (format!("pod-{id}"), Some(id))
         }
     };
-    let pod = fleet_file::add_pod(&home, &PodNew { name, id, region, pool, class, max_shops })?;
+    let pod = fleet_file::add_pod(
+        &home,
+        &PodNew {
+            name,
+            id,
+            region,
+            pool,
+            class,
+            max_shops,
+        },
+    )?;
     bring_up(cx, &home, Some(&pod)).await
 }
 
 async fn bring_up(cx: &Context, home: &HomeDir, pod: Option<&PodWish>) -> anyhow::Result<()> {
     let plan = plan::make(home).await?;
-    let applied = apply::run(home, &plan, &Steps::default()).await;
-    if applied.is_err() {
-        note("podctl: what is done stays done; `podctl apply` goes on from there");
-    }
-    applied?;
-    Ok(cx.out.result(&Applied { pod, plan: &plan }, |applied| match applied.pod {
-        Some(pod) => format!("pod {} ({}) serves", pod.name, pod.id),
-        None => "the fleet is what fleet.toml says".into(),
-    })?)
+    let steps = Steps::default();
+    let applied = apply::run(home, &plan, &steps).await;
+    applied.context("what is done stays done; mend this, and `podctl apply` goes on from there")?;
+    Ok(cx
+        .out
+        .result(&Applied { pod, plan: &plan }, |applied| match applied.pod {
+            Some(pod) => format!("pod {} ({}) serves", pod.name, pod.id),
+            None => "the fleet is what fleet.toml says".into(),
+        })?)
 }

@@ -1,10 +1,11 @@
-//! `podctl pod`, but for `add`, which is an apply.
+//! `podctl pod`; `add` is an apply and stands with that.
 
 use anyhow::anyhow;
 use serde::Serialize;
 
 use super::Context;
 use crate::api::{Pod, PodStatus, PodStatusChange};
+use crate::cli::PodCommand;
 use crate::client::{Control, Error};
 use crate::output::{facts, or_dash, table};
 use crate::suggest;
@@ -14,8 +15,22 @@ struct Pods {
     pods: Vec<Pod>,
 }
 
-/// `podctl pod list`.
-pub async fn list(cx: &Context) -> anyhow::Result<()> {
+/// Runs one.
+pub async fn run(cx: &Context, command: PodCommand) -> anyhow::Result<()> {
+    match command {
+        PodCommand::Add(wish) => super::fleet::pod_add(cx, wish).await,
+        PodCommand::List => list(cx).await,
+        PodCommand::Show { pod } => show(cx, &pod).await,
+        PodCommand::Drain { pod, reason } => {
+            set_status(cx, &pod, PodStatus::Draining, reason).await
+        }
+        PodCommand::Undrain { pod, reason } => {
+            set_status(cx, &pod, PodStatus::Active, reason).await
+        }
+    }
+}
+
+async fn list(cx: &Context) -> anyhow::Result<()> {
     let pods = cx.control()?.pods().await?;
     Ok(cx.out.result(&Pods { pods }, |list| {
         let rows = list.pods.iter().map(pod_row).collect();
@@ -26,15 +41,13 @@ pub async fn list(cx: &Context) -> anyhow::Result<()> {
     })?)
 }
 
-/// `podctl pod show`.
-pub async fn show(cx: &Context, reference: &str) -> anyhow::Result<()> {
+async fn show(cx: &Context, reference: &str) -> anyhow::Result<()> {
     let control = cx.control()?;
     let pod = or_known_pods(&control, reference, control.pod(reference).await).await?;
     Ok(cx.out.result(&pod, pod_facts)?)
 }
 
-/// `podctl pod drain` and `undrain`.
-pub async fn set_status(
+async fn set_status(
     cx: &Context,
     reference: &str,
     status: PodStatus,

@@ -153,6 +153,8 @@ pub struct Unit {
     pub pid: Option<u32>,
     /// Whether it says of itself that it is ready; none where it has no such answer.
     pub ready: Option<Asked<()>>,
+    /// The catalog's version in its route table; none where it has none, or did not say.
+    pub route_version: Option<u64>,
     /// Where its log is.
     pub log: String,
 }

@@ -17,6 +17,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         Ok(catalog) => {
             fleet::operations(catalog, facts.at, &mut found);
             fleet::buckets(catalog, &mut found);
+            fleet::routes(catalog, &facts.units, &mut found);
             placements::hosts(catalog, &mut found);
             placements::homes(catalog, &facts.pods, &mut found);
         }

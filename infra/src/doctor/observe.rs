@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use shared::PodId;
 use shared::config::SecretRef;
+use shared::telemetry::metric::ROUTE_VERSION;
 use time::OffsetDateTime;
 
 use super::facts::{Asked, Catalog, Disk, Facts, Pod, Unit};
@@ -15,7 +16,7 @@ use crate::api::{self, EndpointKind, EndpointRole};
 use crate::client::Control;
 use crate::home_dir::HomeDir;
 use crate::status;
-use crate::unit::Desired;
+use crate::unit::{Desired, Kind};
 
 mod database;
 
@@ -145,22 +146,37 @@ async fn units(home: &HomeDir) -> anyhow::Result<Vec<Unit>> {
         let http = http.clone();
         let log = home.log_file(&unit.name).display().to_string();
         async move {
-            let admin = unit.facts.admin.filter(|_| pid.is_some());
-            let ready = match admin {
-                Some(admin) => Some(is_ready(&http, &admin).await),
-                None => None,
-            };
+            let (mut ready, mut route_version) = (None, None);
+            if let Some(admin) = unit.facts.admin.filter(|_| pid.is_some()) {
+                ready = Some(is_ready(&http, &admin).await);
+                if unit.kind == Kind::Edge {
+                    route_version = shown_version(&http, &admin).await;
+                }
+            }
             let wanted = unit.desired == Desired::Running;
             Unit {
                 name: unit.name,
                 wanted,
                 pid,
                 ready,
+                route_version,
                 log,
             }
         }
     });
     Ok(futures::future::join_all(looks).await)
+}
+
+/// The version of an edge's route table, by its metrics. One that does not say is found not ready already.
+async fn shown_version(http: &reqwest::Client, admin: &str) -> Option<u64> {
+    let url = format!("{}/metrics", admin.trim_end_matches('/'));
+    let text = http.get(url).send().await.ok()?.text().await.ok()?;
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    let value = lines
+        .filter(|(name, _)| *name == ROUTE_VERSION)
+        .map(|(_, value)| value)
+        .next()?;
+    value.trim().parse().ok()
 }
 
 async fn is_ready(http: &reqwest::Client, admin: &str) -> Asked<()> {

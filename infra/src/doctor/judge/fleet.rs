@@ -85,6 +85,7 @@ pub(super) fn units(units: &[Unit], found: &mut Found) {
             wanted,
             pid,
             ready,
+            route_version: _,
             log,
         } = unit;
         match (wanted, pid) {
@@ -110,6 +111,21 @@ pub(super) fn units(units: &[Unit], found: &mut Found) {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Every edge shows at least the version that the catalog had when it was asked, before the edges.
+pub(super) fn routes(catalog: &Catalog, units: &[Unit], found: &mut Found) {
+    let wanted = catalog.status.version;
+    for unit in units {
+        if let Some(version) = unit.route_version.filter(|version| *version < wanted) {
+            found.error(
+                "route",
+                &unit.name,
+                format!("its route table is at version {version}, the catalog at {wanted}"),
+                format!("{} says why it cannot follow the control server", unit.log),
+            );
         }
     }
 }

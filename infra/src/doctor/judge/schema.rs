@@ -98,7 +98,7 @@ fn ledger(name: &str, rows: &[LedgerRow], files: &[Migration], found: &mut Found
             }
             Some(row) if row.checksum != file.checksum() => {
                 wrong.push(format!(
-                    "{version} ({}) was applied with another text",
+                    "{version} ({}) was applied with another text (its checksum differs)",
                     file.name
                 ));
             }

@@ -271,6 +271,9 @@ pub(super) const MACHINE: &[Case] = &[
     error("process", "edge-1", "not ready: 503", |f| {
         f.units[0].ready = Some(Err("503".into()))
     }),
+    error("route", "edge-1", "at version 8, the catalog at 9", |f| {
+        f.units[0].route_version = Some(8);
+    }),
     warning("disk", "/h", "(9 %)", |f| f.disks[0].free = 9 << 30),
     error("disk", "/h", "(1 %)", |f| f.disks[0].free = 1 << 30),
 ];
