@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tests::fleet::RECOVER_MAX;
+use tests::own_edge::OwnEdge;
 use tests::suite::Test;
 use tests::{Fleet, Shop, tests, wait_until};
 
@@ -12,6 +13,7 @@ pub(crate) fn list() -> Vec<Test> {
         inv5_the_fleet_sells_with_the_catalog_killed_cold_starts_included,
         inv5_the_fleet_sells_with_the_catalog_frozen,
         inv5_a_damaged_route_file_is_set_aside_and_said,
+        inv5_past_max_stale_an_edge_stops_and_says_so,
     ]
 }
 
@@ -135,12 +137,7 @@ async fn inv5_the_fleet_sells_with_the_catalog_frozen(fleet: &Fleet) -> Result<(
 /// from the catalog.
 async fn inv5_a_damaged_route_file_is_set_aside_and_said(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
-    let file = fleet.home().join("edge/edge-1/routes.bin");
-    let file = if file.exists() {
-        file
-    } else {
-        fleet.home().join("edge/1/routes.bin")
-    };
+    let file = fleet.edge_config()?.with_file_name("routes.bin");
     // The table is written some time after a change: wait for one that can be damaged.
     wait_until("the edge has written its table", RECOVER_MAX, async || {
         ensure!(file.exists(), "no {}", file.display());
@@ -182,5 +179,49 @@ async fn inv5_a_damaged_route_file_is_set_aside_and_said(fleet: &Fleet) -> Resul
             .any(|n| n.starts_with("routes") && n != "routes.bin"),
         "nothing kept aside: {names:?}"
     );
+    Ok(())
+}
+
+/// An edge whose `max_stale` is three seconds, with the catalog frozen: it serves, and then it does not, in time, with
+/// 503 and readiness red; with the catalog back it serves again by itself.
+async fn inv5_past_max_stale_an_edge_stops_and_says_so(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let own = OwnEdge::start(fleet, |config| {
+        config.insert("max_stale".into(), toml::Value::String("3s".into()));
+    })
+    .await?;
+    let list = tests::Call::get("/api/v1/products");
+    let ask = || own.edge.send(&shop.host, &list);
+    ask().await?.wants(200)?;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    ask()
+        .await?
+        .wants(200)
+        .context("the catalog answers, so nothing is stale")?;
+    let frozen = fleet.unit("control")?.freeze()?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    ask()
+        .await?
+        .wants(200)
+        .context("one second is within the bound")?;
+    wait_until(
+        "the edge stops serving",
+        Duration::from_secs(6),
+        async || ask().await?.wants_problem(503, "unavailable"),
+    )
+    .await?;
+    ensure!(
+        ask().await?.header("retry-after").is_some(),
+        "503 without Retry-After"
+    );
+    ensure!(
+        own.readyz().await? == 503,
+        "ready with a table that is too old"
+    );
+    frozen.thaw();
+    wait_until("the edge serves again", RECOVER_MAX, async || {
+        ask().await?.wants(200)
+    })
+    .await?;
     Ok(())
 }

@@ -28,7 +28,7 @@ const USAGE: i32 = 64;
 /// For each binary: its rendered config, and where a copy for one test goes. Paths in a config start at its folder, so
 /// the copy stands beside the original.
 fn rendered(fleet: &Fleet, copy: &str) -> Result<Vec<(&'static str, Table, PathBuf)>> {
-    let edge = first_edge_config(fleet)?;
+    let edge = fleet.edge_config()?;
     let pod = fleet.home().join("pod-1/pod-1.toml");
     let control = fleet.home().join("control/control.toml");
     [("edge", edge), ("pod", pod), ("podctl", control)]
@@ -40,13 +40,6 @@ fn rendered(fleet: &Fleet, copy: &str) -> Result<Vec<(&'static str, Table, PathB
             Ok((binary, config, path.with_file_name(copy)))
         })
         .collect()
-}
-
-fn first_edge_config(fleet: &Fleet) -> Result<PathBuf> {
-    let folder = fleet.home().join("edge");
-    let mut found = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-    let first = found.next().context("no edge")?.context("no edge")?;
-    Ok(first.path().join("edge.toml"))
 }
 
 /// Runs a binary on a config; its exit code and what it says.

@@ -19,6 +19,7 @@ pub(crate) fn list() -> Vec<Test> {
             inv8_an_apply_killed_at_each_step_is_finished_by_the_next,
             up_without_a_usable_mysqld_says_so,
             up_with_a_taken_port_says_so,
+            up_on_a_full_disk_says_so,
     ]
 }
 
@@ -264,6 +265,43 @@ async fn up_with_a_taken_port_says_so() -> Result<()> {
     let (code, said) = up(&folder.path().join("home"), &port, None).await?;
     ensure!(code == Some(1), "{code:?}: {said}");
     ensure!(said.contains(&port), "the port is not named: {said}");
+    let left = tests::process::processes_of(folder.path())?;
+    ensure!(left.is_empty(), "left: {left:?}");
+    Ok(())
+}
+
+/// The home is on a disk with room for a part of the first server's data: said as such, no process left, and what was
+/// half made is not taken for whole by the next start.
+async fn up_on_a_full_disk_says_so() -> Result<()> {
+    let folder = tempfile::Builder::new()
+        .prefix("ph-")
+        .tempdir()
+        .context("make a folder")?;
+    let home = folder.path().join("home");
+    fs::create_dir(&home).context("make a home")?;
+    // A mount namespace of its own: the small disk is gone with the process.
+    let script = "mount -t tmpfs -o size=24m tmpfs \"$1\" && exec \"$2\" up --no-demo --edge-port 0 --home \"$1\"";
+    let run = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(&home)
+        .arg(binary("podctl")?)
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(90), run).await;
+    let output = output
+        .context("it neither failed nor ended")?
+        .context("run podctl up")?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    ensure!(
+        output.status.code() == Some(1),
+        "{:?}: {said}",
+        output.status.code()
+    );
+    ensure!(
+        said.contains("No space left") || said.to_lowercase().contains("disk"),
+        "{said}"
+    );
+    ensure!(!said.contains("panicked"), "{said}");
     let left = tests::process::processes_of(folder.path())?;
     ensure!(left.is_empty(), "left: {left:?}");
     Ok(())

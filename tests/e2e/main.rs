@@ -18,6 +18,7 @@ mod guard;
 mod headers;
 mod home_table;
 mod isolation;
+mod jobs;
 mod operator_input;
 mod orders;
 mod outbox;
@@ -28,6 +29,7 @@ mod secrets;
 mod server_restart_orders;
 mod sqlx_faults;
 mod storefront;
+mod wires;
 
 fn main() -> Result<ExitCode> {
     let tests = [
@@ -42,6 +44,7 @@ fn main() -> Result<ExitCode> {
         storefront::list(),
         isolation::list(),
         secrets::list(),
+        jobs::list(),
         cache::list(),
         outbox::list(),
         home_table::list(),
@@ -55,6 +58,7 @@ fn main() -> Result<ExitCode> {
         server_restart_orders::list(),
         fleet_life::list(),
         sqlx_faults::list(),
+        wires::list(),
     ];
     tests::suite::run(tests.concat())
 }

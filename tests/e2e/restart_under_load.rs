@@ -1,16 +1,22 @@
 //! Edge and pod processes that are killed and restarted while buyers buy.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
+use futures::future::join_all;
+use serde_json::json;
 use tests::fleet::RECOVER_MAX;
 use tests::load::{Load, reconcile};
+use tests::own_edge::{OwnEdge, set};
 use tests::suite::Test;
-use tests::{Fleet, tests};
+use tests::{Call, Fleet, tests, wait_until};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![alone:
         inv3_inv4_pod_processes_killed_under_load_lose_and_double_nothing,
         inv3_inv4_an_edge_killed_under_load_loses_and_doubles_nothing,
         a_pod_process_that_drains_fails_no_request,
+        inv4_inv6_a_frozen_process_gets_each_request_once_and_hurts_no_other_pod,
     ]
 }
 
@@ -73,4 +79,103 @@ async fn a_pod_process_that_drains_fails_no_request(fleet: &Fleet) -> Result<()>
     let seen = load.stop().await?;
     ensure!(seen.failures() == 0, "buyers noticed: {:?}", seen.others);
     reconcile(&shop, &mug, &seen).await
+}
+
+/// One of a pod's two processes is frozen: it takes requests and does not answer. An edge that waits two seconds says
+/// 504 to those and sends none of them to the other process, which may double it; the health check takes the frozen
+/// one out, after which all requests are served; the other pod's buyers notice nothing. When the process is thawed, each
+/// product that was asked for is there once or not at all, and each acknowledged one is there.
+async fn inv4_inv6_a_frozen_process_gets_each_request_once_and_hurts_no_other_pod(
+    fleet: &Fleet,
+) -> Result<()> {
+    let (shop, well) = (fleet.shop(1).await?, fleet.shop(2).await?);
+    let cup = well.product("Cup", "1.00", 100_000).await?;
+    let own = OwnEdge::start(fleet, |config| {
+        set(
+            config,
+            "timeouts",
+            "answer",
+            toml::Value::String("11s".into()),
+        );
+    })
+    .await?;
+    let load = Load::start(&well, &cup, 2);
+    load.sells(5, RECOVER_MAX).await?;
+    let frozen = fleet.unit("pod-1-1")?.freeze()?;
+    let titles: Vec<String> = (0..16).map(|n| format!("Mug {n}")).collect();
+    let make = |title: &str| {
+        let body = json!({"title": title, "price": "1.00", "currency": "USD", "available": 1});
+        Call::post("/api/v1/products")
+            .token(&shop.token)
+            .json(&body)
+    };
+    let calls: Vec<Call> = titles.iter().map(|title| make(title)).collect();
+    let answers = join_all(calls.iter().map(|call| own.edge.send(&shop.host, call))).await;
+    let (mut made, mut unknown) = (Vec::new(), 0);
+    for (title, answer) in titles.iter().zip(answers) {
+        let answer = answer?;
+        match answer.status {
+            201 => made.push(title.clone()),
+            504 => {
+                answer.wants_problem(504, "timeout")?;
+                unknown += 1;
+            }
+            status => anyhow::bail!("{title}: {status} {}", answer.text()),
+        }
+    }
+    ensure!(
+        unknown > 0,
+        "the frozen process got no request: the test shows nothing"
+    );
+    ensure!(!made.is_empty(), "the other process served nobody");
+    for _ in 0..8 {
+        let answer = own
+            .edge
+            .send(&shop.host, &Call::get("/api/v1/products"))
+            .await?;
+        answer
+            .wants(200)
+            .context("the frozen process is taken out")?;
+    }
+    load.sells(5, RECOVER_MAX).await?;
+    frozen.thaw();
+    let seen = load.stop().await?;
+    ensure!(
+        seen.failures() == 0,
+        "the other pod's buyers noticed: {:?}",
+        seen.others
+    );
+    wait_until("both processes serve", RECOVER_MAX, async || {
+        for process in &fleet.status().await?.pod(1)?.processes {
+            let answer = reqwest::get(format!("{}/readyz", process.admin))
+                .await
+                .context("readyz")?;
+            ensure!(answer.status() == 200, "{} is not ready", process.admin);
+        }
+        Ok(())
+    })
+    .await?;
+    // What the thawed process still had in hand is done or dropped within the deadline of a transaction.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let primary = fleet.primary(1).await?;
+    let stored = primary
+        .texts(&format!(
+            "select title from product where shop_id = {}",
+            shop.id
+        ))
+        .await?;
+    let mut once = stored.clone();
+    once.sort_unstable();
+    once.dedup();
+    ensure!(
+        once.len() == stored.len(),
+        "a request was executed twice: {stored:?}"
+    );
+    for title in &made {
+        ensure!(
+            stored.contains(title),
+            "{title} was acknowledged and is gone"
+        );
+    }
+    Ok(())
 }

@@ -222,6 +222,18 @@ impl Fleet {
             .collect()
     }
 
+    /// The rendered config of the first edge.
+    pub fn edge_config(&self) -> Result<PathBuf> {
+        let folder = self.home.join("edge");
+        let edges = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+        let mut names: Vec<_> = edges.flatten().map(|edge| edge.path()).collect();
+        names.sort();
+        Ok(names
+            .first()
+            .context("the fleet has no edge")?
+            .join("edge.toml"))
+    }
+
     /// The process of a unit now (`edge-1`, `mysql-1-1`, `pod-2-1`, `control`).
     pub fn unit(&self, name: &str) -> Result<Process> {
         #[derive(Deserialize)]

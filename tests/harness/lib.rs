@@ -78,6 +78,9 @@ pub use fleet::Fleet;
 /// A pod process of the test's own, with an edited config, beside those of the fleet.
 pub mod own_pod;
 
+/// An edge of the test's own, with an edited config, beside that of the fleet.
+pub mod own_edge;
+
 /// What a stopped fleet leaves in its logs.
 pub mod logs;
 

@@ -1,0 +1,87 @@
+//! An edge of the test's own, with an edited config, beside that of the fleet: impatient, or soon stale.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::{Child, Command};
+use toml::{Table, Value};
+
+use crate::process::{binary, free_port};
+use crate::{Edge, Fleet, wait_until};
+
+/// A table of a few shops loads in milliseconds.
+const READY_MAX: Duration = Duration::from_secs(10);
+
+/// The edge; it is killed with the value.
+#[derive(Debug)]
+pub struct OwnEdge {
+    _child: Child,
+    log: PathBuf,
+    /// The door.
+    pub edge: Edge,
+    /// Health and metrics, `host:port`.
+    pub admin: String,
+}
+
+impl OwnEdge {
+    /// Starts it on the config of the fleet's first edge, with ports and a route file of its own.
+    pub async fn start(fleet: &Fleet, edit: impl Fn(&mut Table)) -> Result<Self> {
+        let rendered = fleet.edge_config()?;
+        let text = fs::read_to_string(&rendered).with_context(|| rendered.display().to_string())?;
+        let mut config: Table = text
+            .parse()
+            .with_context(|| rendered.display().to_string())?;
+        let (http, admin) = (free_port()?, free_port()?);
+        let file = |kind: &str| rendered.with_file_name(format!("own-{http}.{kind}"));
+        let address = |port: u16| Value::String(format!("127.0.0.1:{port}"));
+        config.insert("listen".into(), Value::Array(vec![address(http)]));
+        config.insert("admin".into(), address(admin));
+        let state = file("bin").display().to_string();
+        config.insert("state_file".into(), Value::String(state));
+        edit(&mut config);
+        fs::write(file("toml"), config.to_string()).context("write a config")?;
+        let out = File::create(file("log")).context("make a log")?;
+        let child = Command::new(binary("edge")?)
+            .arg("--config")
+            .arg(file("toml"))
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().context("make a log")?)
+            .stderr(out)
+            .kill_on_drop(true)
+            .spawn()
+            .context("start an edge")?;
+        let own = Self {
+            _child: child,
+            log: file("log"),
+            edge: Edge::new(([127, 0, 0, 1], http).into())?,
+            admin: format!("127.0.0.1:{admin}"),
+        };
+        let ready = wait_until("an edge is ready", READY_MAX, async || {
+            ensure!(own.readyz().await? == 200, "not ready");
+            Ok(())
+        });
+        ready
+            .await
+            .with_context(|| fs::read_to_string(&own.log).unwrap_or_default())?;
+        Ok(own)
+    }
+
+    /// The status of its `/readyz`.
+    pub async fn readyz(&self) -> Result<u16> {
+        let answer = reqwest::get(format!("http://{}/readyz", self.admin)).await;
+        Ok(answer.context("ask readyz")?.status().as_u16())
+    }
+}
+
+/// Sets a key of a table of a config, which is made if it is not there.
+pub fn set(config: &mut Table, table: &str, key: &str, value: Value) {
+    let table = config
+        .entry(table)
+        .or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(table) = table {
+        table.insert(key.into(), value);
+    }
+}
