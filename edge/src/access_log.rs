@@ -163,7 +163,11 @@ macro_rules! put {
 }
 
 fn json(out: &mut Vec<u8>, stamp: &str, ms: u32, entry: &Entry<'_>) {
-    put!(out, r#"{{"timestamp":"{stamp}.{ms:03}Z","level":"INFO","target":"access","request":"{}","peer":"#, entry.request);
+    put!(
+        out,
+        r#"{{"timestamp":"{stamp}.{ms:03}Z","level":"INFO","target":"access","request":"{}","peer":"#,
+        entry.request
+    );
     string(out, entry.peer);
     out.extend_from_slice(br#","method":"#);
     string(out, entry.method.as_bytes());
@@ -172,12 +176,20 @@ fn json(out: &mut Vec<u8>, stamp: &str, ms: u32, entry: &Entry<'_>) {
     out.extend_from_slice(br#","path":"#);
     string(out, entry.path.as_bytes());
     if let Some((named, shop, pod, epoch)) = entry.route {
-        put!(out, r#","named":"{named}","shop":{shop},"pod":{pod},"epoch":{epoch}"#);
+        put!(
+            out,
+            r#","named":"{named}","shop":{shop},"pod":{pod},"epoch":{epoch}"#
+        );
     }
     if let Some(process) = entry.process {
         put!(out, r#","process":"{process}""#);
     }
-    put!(out, r#","status":{},"forwards":{}"#, entry.status, entry.forwards);
+    put!(
+        out,
+        r#","status":{},"forwards":{}"#,
+        entry.status,
+        entry.forwards
+    );
     if let Some(problem) = entry.problem {
         put!(out, r#","problem":"{problem}""#);
     }

@@ -36,8 +36,14 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     }
     match admin.routes.standing() {
         Standing::Good => (StatusCode::OK, "ready\n"),
-        Standing::Empty => (red, "no route table: no file, and no control server has answered\n"),
-        Standing::Stale => (red, "no control server has answered for longer than max_stale\n"),
+        Standing::Empty => (
+            red,
+            "no route table: no file, and no control server has answered\n",
+        ),
+        Standing::Stale => (
+            red,
+            "no control server has answered for longer than max_stale\n",
+        ),
     }
 }
 

@@ -51,7 +51,9 @@ enum Failure {
     Http(#[source] reqwest::Error),
     #[error("it answers {0}")]
     Status(StatusCode),
-    #[error("it refuses the token ({0}): edges need one of the role edge, see control.token in the configuration")]
+    #[error(
+        "it refuses the token ({0}): edges need one of the role edge, see control.token in the configuration"
+    )]
     Token(StatusCode),
     #[error("its answer is not the change feed")]
     Json(#[source] serde_json::Error),
@@ -61,7 +63,9 @@ enum Failure {
     Changes(#[source] Fault),
     #[error("its table is not valid")]
     Table(#[source] Faults),
-    #[error("its table may not replace the one in use; if it is right, stop the edge, remove the state file, and start it")]
+    #[error(
+        "its table may not replace the one in use; if it is right, stop the edge, remove the state file, and start it"
+    )]
     Refused(#[source] Refusal),
 }
 
@@ -215,13 +219,21 @@ impl Follower {
             aside.keep(refusal.reason());
             Failure::Refused(refusal)
         })?;
-        tracing::info!(shops, version, "route table of {shops} shops taken at version {version}");
+        tracing::info!(
+            shops,
+            version,
+            "route table of {shops} shops taken at version {version}"
+        );
         Ok(Answered::Follow)
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, Failure> {
         let token = self.token.lock().expose().to_owned();
-        request.bearer_auth(token).send().await.map_err(Failure::Http)
+        request
+            .bearer_auth(token)
+            .send()
+            .await
+            .map_err(Failure::Http)
     }
 
     fn url(&self) -> &str {
@@ -233,11 +245,17 @@ impl Follower {
     async fn failed(&mut self, failure: &Failure) {
         self.failures = self.failures.saturating_add(1);
         self.routes.metrics.failures.increment(1);
-        // A control server that is away is said once, then ever more rarely; a table that is refused is an alarm.
+        // What stays wrong is said once, then ever more rarely; a table that is refused is an alarm.
         let (url, failures) = (self.url(), self.failures);
         match failure {
+            Failure::Table(_) | Failure::Refused(_) if !failures.is_power_of_two() => {}
             Failure::Table(_) | Failure::Refused(_) => {
-                tracing::error!(url, failures, "route table of {url} refused: {}", chain(failure));
+                tracing::error!(
+                    url,
+                    failures,
+                    "route table of {url} refused: {}",
+                    chain(failure)
+                );
             }
             Failure::Changes(_) | Failure::Token(_) => {
                 tracing::warn!(url, failures, "control server {url}: {}", chain(failure));
@@ -250,7 +268,9 @@ impl Follower {
         }
         self.whole |= failure.wants_whole_table();
         self.at = (self.at + 1) % self.urls.len().max(1);
-        let delay = BACKOFF.map_or(WAIT, |backoff| backoff.delay(self.failures, &mut rand::rng()));
+        let delay = BACKOFF.map_or(WAIT, |backoff| {
+            backoff.delay(self.failures, &mut rand::rng())
+        });
         tokio::select! {
             () = sleep(delay) => {}
             // Somebody waits: try at once, but do not spin.

@@ -9,10 +9,11 @@ use shared::config::{Faults, Secret, Section, Size};
 use shared::telemetry::Settings;
 
 use crate::catalog::CatalogSettings;
-use crate::connection::{Patience, TrustedProxies};
+use crate::connection::Patience;
 use crate::identify::Domains;
 use crate::keys::Keys;
 use crate::reply::Drain;
+use crate::trusted::TrustedProxies;
 use crate::upstream::PeerSettings;
 
 /// A day without the catalog: longer than any repair, shorter than what a rotated key or a moved shop can wait.
@@ -331,6 +332,9 @@ mod tests {
         ] {
             assert!(faults.contains(part), "{part} is not in\n{faults}");
         }
-        assert!(!faults.contains("secret"), "a secret is repeated:\n{faults}");
+        assert!(
+            !faults.contains("secret"),
+            "a secret is repeated:\n{faults}"
+        );
     }
 }

@@ -100,7 +100,7 @@ impl Context {
 }
 
 /// A UUIDv7. `Uuid::now_v7` would ask the kernel for randomness each time.
-fn request_id() -> Uuid {
+pub(crate) fn request_id() -> Uuid {
     let random: [u8; 10] = rand::rng().random();
     uuid::Builder::from_unix_timestamp_millis(unix_ms(), &random).into_uuid()
 }

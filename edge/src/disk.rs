@@ -24,7 +24,10 @@ pub(crate) fn load(routes: &Routes, path: &Path) {
     match disk::load(path) {
         Ok(table) => routes.start_from(table, age(path)),
         Err(error) if error.is_missing() => {
-            tracing::info!("no route table at {}: waiting for the catalog", path.display());
+            tracing::info!(
+                "no route table at {}: waiting for the catalog",
+                path.display()
+            );
         }
         Err(error) => {
             table_refused("file");
@@ -33,7 +36,10 @@ pub(crate) fn load(routes: &Routes, path: &Path) {
             } else {
                 "it stays where it is".to_owned()
             };
-            tracing::error!("the route table on disk is of no use, {aside}: {}", chain(&error));
+            tracing::error!(
+                "the route table on disk is of no use, {aside}: {}",
+                chain(&error)
+            );
         }
     }
 }

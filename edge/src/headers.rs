@@ -63,10 +63,12 @@ pub(crate) fn forwarded_for(headers: &HeaderMap, peer: &HeaderValue, trusted: bo
 /// How large a header is: fields, and bytes as HTTP/1.1 writes them.
 pub(crate) fn size(headers: &HeaderMap) -> (usize, usize) {
     const COLON_SPACE_CRLF: usize = 4;
-    headers.iter().fold((0, 0), |(fields, bytes), (name, value)| {
-        let field = name.as_str().len() + value.len() + COLON_SPACE_CRLF;
-        (fields + 1, bytes + field)
-    })
+    headers
+        .iter()
+        .fold((0, 0), |(fields, bytes), (name, value)| {
+            let field = name.as_str().len() + value.len() + COLON_SPACE_CRLF;
+            (fields + 1, bytes + field)
+        })
 }
 
 /// Which fields of a pod's answer are not the client's: the fence, other `podhost-` names but the token, and what
@@ -192,7 +194,10 @@ mod tests {
     #[test]
     fn the_chain_is_appended_to_only_for_a_trusted_peer() {
         let peer = HeaderValue::from_static("192.0.2.9");
-        let headers = map(&[("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "2.2.2.2")]);
+        let headers = map(&[
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-forwarded-for", "2.2.2.2"),
+        ]);
         assert_eq!(forwarded_for(&headers, &peer, false), "192.0.2.9");
         assert_eq!(
             forwarded_for(&headers, &peer, true),
@@ -207,7 +212,10 @@ mod tests {
         let headers = map(&[("traceparent", theirs)]);
         assert_eq!(trace(&headers, true).unwrap().to_string(), theirs);
         assert_eq!(trace(&headers, false), None);
-        assert_eq!(trace(&map(&[("traceparent", "00-0af7-b7ad-01")]), true), None);
+        assert_eq!(
+            trace(&map(&[("traceparent", "00-0af7-b7ad-01")]), true),
+            None
+        );
     }
 
     #[test]

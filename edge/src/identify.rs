@@ -43,7 +43,7 @@ impl Named {
 }
 
 /// Why a request has no host that could name anything; the text is for the client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadHost {
     #[error("the request has no Host field")]
     Missing,
@@ -176,7 +176,11 @@ mod tests {
             ("rainshops.example", "/", None, None),
             ("other.example", "/s/rain/", Some(1), None),
         ] {
-            assert_eq!(named(host, path, cookie), expected, "{host} {path} {cookie:?}");
+            assert_eq!(
+                named(host, path, cookie),
+                expected,
+                "{host} {path} {cookie:?}"
+            );
         }
     }
 
@@ -205,9 +209,15 @@ mod tests {
             }
             map
         };
-        assert_eq!(host(&headers(&["A.example:80"])).unwrap().as_str(), "a.example");
+        assert_eq!(
+            host(&headers(&["A.example:80"])).unwrap().as_str(),
+            "a.example"
+        );
         assert_eq!(host(&headers(&[])), Err(BadHost::Missing));
-        assert_eq!(host(&headers(&["a.example", "a.example"])), Err(BadHost::Several));
+        assert_eq!(
+            host(&headers(&["a.example", "a.example"])),
+            Err(BadHost::Several)
+        );
         for bad in ["", "a b", "[::1]", "a.example:x", "bücher.example"] {
             let value = http::HeaderValue::from_bytes(bad.as_bytes()).unwrap();
             let map = HeaderMap::from_iter([(header::HOST, value)]);

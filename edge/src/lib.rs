@@ -10,39 +10,41 @@ pub use config::Config;
 mod run;
 pub use run::App;
 
-/// Accepting connections.
-mod listener;
-/// A client's connection.
-mod connection;
-/// A request's way through the edge, as Pingora's phases.
-mod proxy;
-/// What is known of a request on its way.
-mod context;
-/// Which shop a request is for.
-mod identify;
-/// The cookie that remembers a shop on the platform domain.
-mod cookie;
-/// What is taken from and added to a request and an answer.
-mod headers;
-/// What follows an answer "not here".
-mod retry;
-/// Limits on what is in flight.
-mod limits;
-/// The edge's own answers.
-mod reply;
-/// The pods and their processes.
-mod upstream;
-/// The route table in use.
-mod routes;
-/// Following the catalog.
-mod catalog;
-/// Keeping the route table on disk.
-mod disk;
-/// The fleet's keys.
-mod keys;
 /// One line a request.
 mod access_log;
-/// What is counted.
-mod metrics;
 /// The admin port.
 mod admin;
+/// Following the catalog.
+mod catalog;
+/// A client's connection.
+mod connection;
+/// What is known of a request on its way.
+mod context;
+/// The cookie that remembers a shop on the platform domain.
+mod cookie;
+/// Keeping the route table on disk.
+mod disk;
+/// What is taken from and added to a request and an answer.
+mod headers;
+/// Which shop a request is for.
+mod identify;
+/// The fleet's keys.
+mod keys;
+/// Limits on what is in flight.
+mod limits;
+/// Accepting connections.
+mod listener;
+/// What is counted.
+mod metrics;
+/// A request's way through the edge, as Pingora's phases.
+mod proxy;
+/// The edge's own answers.
+mod reply;
+/// What follows an answer "not here".
+mod retry;
+/// The route table in use.
+mod routes;
+/// Which peers may say for whom they speak.
+mod trusted;
+/// The pods and their processes.
+mod upstream;

@@ -16,9 +16,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::{ClientStream, Connection, Patience, TrustedProxies, canonical};
+use crate::access_log::{AccessLog, Entry};
+use crate::connection::{ClientStream, Connection, Patience, Refused, canonical};
 use crate::metrics::Metrics;
 use crate::proxy::Edge;
+use crate::trusted::TrustedProxies;
 
 /// Connections that wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
@@ -44,6 +46,7 @@ pub(crate) struct Acceptor {
     pub(crate) patience: Patience,
     pub(crate) trusted: TrustedProxies,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) access_log: Option<Arc<AccessLog>>,
     pub(crate) room: Arc<Semaphore>,
     pub(crate) connections: TaskTracker,
     pub(crate) stop: watch::Receiver<bool>,
@@ -81,19 +84,50 @@ impl Acceptor {
 
     async fn serve(&self, tcp: TcpStream, peer: SocketAddr) {
         let peer = canonical(peer);
-        let stream = ClientStream::new(tcp);
-        let connection = Connection::new(peer, self.trusted.contains(peer));
-        // A client that is gone already.
-        let (Ok(stream), Ok(connection)) = (stream, connection) else {
+        let connection = Connection::new(peer, self.trusted.contains(peer)).map(Arc::new);
+        let stream = connection.and_then(|connection| {
+            ClientStream::new(tcp, Arc::clone(&connection)).map(|stream| (stream, connection))
+        });
+        // Else the client is gone already.
+        let Ok((stream, connection)) = stream else {
             return;
         };
-        let connection = Arc::new(connection);
         self.metrics.connections.increment(1);
         tokio::select! {
             () = self.requests(stream, &connection) => {}
             () = connection.overdue(self.patience) => self.metrics.header_timeouts.increment(1),
         }
         self.metrics.connections.decrement(1);
+        if let Some(refused) = connection.refused() {
+            self.note(&connection, refused);
+        }
+    }
+
+    /// A request that Pingora could not read: the proxy never heard of it.
+    fn note(&self, connection: &Connection, refused: Refused) {
+        let kind = refused.reply.kind;
+        self.metrics.error(kind);
+        self.metrics.podless.count(kind.status());
+        if let Some(log) = &self.access_log {
+            log.write(&Entry {
+                request: refused.request,
+                peer: connection.peer.as_bytes(),
+                method: "-",
+                host: b"-",
+                path: "-",
+                route: None,
+                process: None,
+                status: kind.status(),
+                problem: Some(kind.slug()),
+                forwards: 0,
+                fence: None,
+                bytes_in: 0,
+                bytes_out: 0,
+                took: Duration::ZERO,
+                pod_took: None,
+                error: None,
+            });
+        }
     }
 
     /// Runs the requests of a connection, one after the other.

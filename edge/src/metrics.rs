@@ -110,9 +110,7 @@ pub(crate) struct PodMetrics {
 impl PodMetrics {
     pub(crate) fn new(pod: PodId) -> Self {
         let pod = pod.to_string();
-        let attempt = |outcome| {
-            counter!(metric::UPSTREAM_ATTEMPTS, metric::POD => pod.clone(), metric::OUTCOME => outcome)
-        };
+        let attempt = |outcome| counter!(metric::UPSTREAM_ATTEMPTS, metric::POD => pod.clone(), metric::OUTCOME => outcome);
         Self {
             answers: Answers::new(&pod),
             answered: attempt("answered"),

@@ -281,7 +281,13 @@ fn reply_to(error: &Error) -> Option<Reply> {
         }
         ErrorSource::Upstream => Some(Kind::BadGateway.into()),
         ErrorSource::Downstream => {
-            let gone = [ConnectionClosed, ReadError, WriteError, ReadTimedout, WriteTimedout];
+            let gone = [
+                ConnectionClosed,
+                ReadError,
+                WriteError,
+                ReadTimedout,
+                WriteTimedout,
+            ];
             (!gone.contains(kind)).then_some(Kind::Invalid.into())
         }
         ErrorSource::Internal | ErrorSource::Unset => Some(Kind::Internal.into()),
@@ -303,7 +309,14 @@ mod tests {
         assert_eq!(kind(Error::new_up(header.clone())), Some(Kind::BadGateway));
         assert_eq!(kind(Error::new_down(header)), Some(Kind::Invalid));
         assert_eq!(kind(Error::new_down(closed)), None, "nobody to tell");
-        assert_eq!(kind(Error::new_down(read)), None, "a client that stopped sending");
-        assert_eq!(kind(Error::new_in(ErrorType::InternalError)), Some(Kind::Internal));
+        assert_eq!(
+            kind(Error::new_down(read)),
+            None,
+            "a client that stopped sending"
+        );
+        assert_eq!(
+            kind(Error::new_in(ErrorType::InternalError)),
+            Some(Kind::Internal)
+        );
     }
 }

@@ -8,6 +8,7 @@ use pingora_proxy::Session;
 use shared::error::{Kind, PROBLEM_JSON, Problem};
 use shared::wire::REQUEST_ID;
 use tokio::time::{Duration, timeout};
+use uuid::Uuid;
 
 /// An answer that the edge gives by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,32 @@ impl Reply {
             kind,
             detail: Some(detail),
         }
+    }
+}
+
+impl Reply {
+    /// The answer in place of Pingora's to a request that it could not read, which has status and nothing else.
+    pub(crate) fn unread(pingoras: &[u8]) -> Self {
+        if pingoras.get(..12) == Some(b"HTTP/1.1 405") {
+            return Self::new(Kind::MethodNotAllowed, "The edge opens no tunnels.");
+        }
+        let text = "It is not HTTP/1.1, or leaves open for whom it is or where it ends.";
+        Self::new(Kind::Invalid, text)
+    }
+
+    /// The whole answer as bytes, for a client of which nothing is known.
+    pub(crate) fn to_http(self, request: Uuid) -> Vec<u8> {
+        let request = request.to_string();
+        let body = problem(self, &request);
+        let status = http::StatusCode::from_u16(self.kind.status()).unwrap_or_default();
+        let mut answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\n\
+             cache-control: no-store\r\n{REQUEST_ID}: {request}\r\nconnection: close\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        answer.extend_from_slice(&body);
+        answer
     }
 }
 

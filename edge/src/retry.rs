@@ -222,10 +222,7 @@ mod tests {
     #[test]
     fn a_shop_that_changes_hands_is_not_asked_again() {
         let first = sent(pod(1), epoch(3));
-        assert_eq!(
-            after_fence(Fence::Fenced, first),
-            Next::GiveUp(Why::Fenced)
-        );
+        assert_eq!(after_fence(Fence::Fenced, first), Next::GiveUp(Why::Fenced));
         assert_eq!(
             after_fence(Fence::Unready, first),
             Next::GiveUp(Why::Unready)

@@ -73,26 +73,11 @@ impl App {
             timeouts,
             telemetry: settings,
         } = config;
-        let requests = runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name("requests")
-            .enable_all()
-            .build()
-            .context("cannot start the threads for requests")?;
-        let control = runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("control")
-            .enable_all()
-            .build()
-            .context("cannot start the control thread")?;
-        let listeners = {
-            let _runtime = requests.enter();
-            listen.into_iter().map(bind).collect::<Result<_, _>>()?
-        };
-        let admin_listener = {
-            let _runtime = control.enter();
-            bind(admin)?
-        };
+        let requests = threads_for("requests", threads)?;
+        let control = threads_for("control", 1)?;
+        let listeners = listen.into_iter().map(|address| bind(&requests, address));
+        let listeners = listeners.collect::<Result<_, _>>()?;
+        let admin_listener = bind(&control, admin)?;
         let routes = Arc::new(Routes::new(Pods::new(peers), keys, catalog.max_stale));
         disk::load(&routes, &catalog.state_file);
         let keeper = Keeper::new(Arc::clone(&routes), catalog.state_file.clone());
@@ -117,20 +102,13 @@ impl App {
             drain,
             traces: telemetry.traces(),
         };
-        let conf = ServerConf {
-            threads,
-            max_retries: ATTEMPTS_MAX,
-            upstream_keepalive_pool_size: limits.pod_idle_connections_max,
-            ..ServerConf::default()
-        };
-        let mut proxy = HttpProxy::new(edge, Arc::new(conf));
-        proxy.handle_init_modules();
         let (stop, stopped) = watch::channel(false);
         let acceptor = Arc::new(Acceptor {
-            proxy: Arc::new(proxy),
+            proxy: proxy(edge, threads, limits.pod_idle_connections_max),
             patience,
             trusted: trusted_proxies,
             metrics,
+            access_log: access_log.clone(),
             room: Arc::new(Semaphore::new(limits.connections_max as usize)),
             connections: TaskTracker::new(),
             stop: stopped,
@@ -219,8 +197,30 @@ impl App {
     }
 }
 
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+fn threads_for(what: &'static str, count: usize) -> anyhow::Result<Runtime> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(count)
+        .thread_name(what)
+        .enable_all()
+        .build()
+        .with_context(|| format!("cannot start the threads for {what}"))
+}
+
+fn bind(on: &Runtime, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let _runtime = on.enter();
     listener::bind(address).with_context(|| format!("cannot listen on {address}"))
+}
+
+fn proxy(edge: Edge, threads: usize, idle_max: usize) -> Arc<HttpProxy<Edge>> {
+    let conf = ServerConf {
+        threads,
+        max_retries: ATTEMPTS_MAX,
+        upstream_keepalive_pool_size: idle_max,
+        ..ServerConf::default()
+    };
+    let mut proxy = HttpProxy::new(edge, Arc::new(conf));
+    proxy.handle_init_modules();
+    Arc::new(proxy)
 }
 
 /// Closes idle connections at once and waits for the others.
@@ -232,7 +232,11 @@ async fn drain(acceptor: &Acceptor, stop_max: Duration) {
         .await
         .is_err()
     {
-        tracing::warn!(connections = left(), "{} connections were cut: their requests took longer than timeouts.stop", left());
+        tracing::warn!(
+            connections = left(),
+            "{} connections were cut: their requests took longer than timeouts.stop",
+            left()
+        );
     }
 }
 

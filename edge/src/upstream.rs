@@ -66,13 +66,13 @@ impl Pods {
             .into_iter()
             .map(|route| {
                 let old = before.get(&route.id);
-                (route.id, Arc::new(self.pod(route, old, keys)))
+                (route.id, Arc::new(self.pod(&route, old, keys)))
             })
             .collect();
         self.by_id.store(Arc::new(pods));
     }
 
-    fn pod(&self, route: Arc<PodRoute>, old: Option<&Arc<Pod>>, keys: &FleetKeys) -> Pod {
+    fn pod(&self, route: &PodRoute, old: Option<&Arc<Pod>>, keys: &FleetKeys) -> Pod {
         let known = |address: &SocketAddr| {
             let processes = old.map_or(&[][..], |old| &old.processes);
             processes.iter().find(|p| p.address == *address).cloned()
@@ -279,7 +279,11 @@ mod tests {
         pod.processes()[0].set_health(Health::Draining);
         assert_eq!(picked(&pod, 3), [3, 3, 3], "one that serves goes first");
         pod.processes()[2].set_health(Health::Down);
-        assert_eq!(picked(&pod, 2), [1, 1], "one that drains is better than none");
+        assert_eq!(
+            picked(&pod, 2),
+            [1, 1],
+            "one that drains is better than none"
+        );
         pod.processes()[0].set_health(Health::Down);
         assert_eq!(picked(&pod, 2), [0, 0]);
     }

@@ -33,7 +33,11 @@ impl Aside {
     pub(super) fn write(&mut self, bytes: &[u8]) {
         let part = &bytes[..bytes.len().min(self.room)];
         self.room -= part.len();
-        if self.file.as_mut().is_some_and(|f| f.write_all(part).is_err()) {
+        if self
+            .file
+            .as_mut()
+            .is_some_and(|f| f.write_all(part).is_err())
+        {
             self.file = None;
         }
     }
@@ -42,7 +46,10 @@ impl Aside {
     pub(super) fn keep(&mut self, reason: &'static str) {
         table_refused(reason);
         if self.file.take().is_some() && fs::rename(&self.path, &self.refused).is_ok() {
-            tracing::error!("the refused route table is kept as {}", self.refused.display());
+            tracing::error!(
+                "the refused route table is kept as {}",
+                self.refused.display()
+            );
         }
     }
 }

@@ -7,8 +7,8 @@ use shared::PlacementState;
 use shared::error::Kind;
 
 use super::Edge;
-use crate::cookie::{self, Remembered};
 use crate::context::{Context, Route, unix_ms};
+use crate::cookie::{self, Remembered};
 use crate::identify::{self, BadHost, Named};
 use crate::reply::Reply;
 use crate::routes::Standing;
@@ -29,6 +29,10 @@ const STALE_TABLE: Reply = Reply::new(
 const BAD_TARGET: Reply = Reply::new(
     Kind::Invalid,
     "The target is not a path in ASCII; percent-encode what is not.",
+);
+const TWO_LENGTHS: Reply = Reply::new(
+    Kind::Invalid,
+    "The request has both Content-Length and Transfer-Encoding: it leaves open where it ends.",
 );
 const SHOP_BUSY: Reply = Reply::new(
     Kind::Limited,
@@ -52,6 +56,9 @@ impl Edge {
         let target_ok = header.raw_path().is_ascii() && header.uri.path_and_query().is_some();
         if !target_ok {
             return Err(BAD_TARGET);
+        }
+        if two_lengths(session) {
+            return Err(TWO_LENGTHS);
         }
         let host = identify::host(&header.headers).map_err(bad_host)?;
         match self.routes.standing() {
@@ -141,6 +148,24 @@ impl Edge {
     }
 }
 
+/// Whether the request came with a length and in chunks. Pingora takes the chunks and drops the length, which RFC 9112
+/// section 6.1 allows; refusing it is safer, and no client that means well sends both.
+fn two_lengths(session: &Session) -> bool {
+    let chunked = session
+        .req_header()
+        .headers
+        .contains_key(http::header::TRANSFER_ENCODING);
+    let raw = session.as_http1().filter(|_| chunked);
+    raw.is_some_and(|http| {
+        http.get_headers_raw_bytes()
+            .split(|b| *b == b'\n')
+            .any(|line| {
+                let name = line.split(|b| *b == b':').next().unwrap_or_default();
+                name.trim_ascii().eq_ignore_ascii_case(b"content-length")
+            })
+    })
+}
+
 /// A span for the collector; its status comes at the end.
 fn span(session: &Session, shop: shared::ShopId) -> tracing::Span {
     let header = session.req_header();
@@ -154,7 +179,7 @@ fn span(session: &Session, shop: shared::ShopId) -> tracing::Span {
     )
 }
 
-const fn bad_host(bad: BadHost) -> Reply {
+fn bad_host(bad: BadHost) -> Reply {
     let text = match bad {
         BadHost::Missing => "The request has no Host field.",
         BadHost::Several => "The request has more than one Host field.",

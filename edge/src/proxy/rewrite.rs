@@ -189,7 +189,10 @@ mod tests {
             }
             response
         };
-        assert_eq!(fence(&response(421, Some("fenced"))), Some(Some(Fence::Fenced)));
+        assert_eq!(
+            fence(&response(421, Some("fenced"))),
+            Some(Some(Fence::Fenced))
+        );
         assert_eq!(fence(&response(421, Some("what"))), Some(None));
         assert_eq!(fence(&response(421, None)), None, "the application's own");
         assert_eq!(fence(&response(200, Some("fenced"))), None);

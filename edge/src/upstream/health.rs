@@ -20,6 +20,8 @@ const TICK: Duration = Duration::from_millis(250);
 const TICKS_BETWEEN: u32 = 4;
 /// A process that needs longer for a constant answer serves nobody.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// The answer is a status and a word.
+const ANSWER_BYTES_MAX: u64 = 4096;
 /// So many are asked at once: frozen ones must not make the others wait.
 const AT_ONCE_MAX: usize = 256;
 
@@ -76,6 +78,9 @@ async fn status(address: SocketAddr) -> std::io::Result<u16> {
     // `HTTP/1.1 200`
     let mut line = [0; 12];
     stream.read_exact(&mut line).await?;
+    // What is left unread would end the connection by a reset, which servers log as an error.
+    let mut rest = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut rest).await?;
     let status = line
         .strip_prefix(b"HTTP/1.")
         .and_then(|rest| std::str::from_utf8(&rest[2..]).ok()?.parse().ok());
