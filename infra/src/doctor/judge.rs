@@ -15,6 +15,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Found::default();
     match &facts.catalog {
         Ok(catalog) => {
+            fleet::reconciled(catalog, &mut found);
             fleet::operations(catalog, facts.at, &mut found);
             fleet::buckets(catalog, &mut found);
             fleet::routes(catalog, &facts.units, &mut found);
@@ -29,10 +30,16 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         ),
     }
     for (id, pod) in &facts.pods {
-        let known = facts.catalog.as_ref().ok();
-        let known = known.and_then(|catalog| catalog.pods.iter().find(|pod| pod.id == *id));
+        let catalog = facts.catalog.as_ref().ok();
+        let known = catalog.and_then(|catalog| catalog.pods.iter().find(|pod| pod.id == *id));
+        let primary = catalog.and_then(|c| c.status.primaries.iter().find(|it| it.pod == *id));
         schema::contents(*id, pod, known, &mut found);
-        servers::all(*id, pod, &mut found);
+        servers::all(
+            *id,
+            pod,
+            primary.and_then(|it| it.reason.as_deref()),
+            &mut found,
+        );
     }
     fleet::units(&facts.units, &mut found);
     fleet::disks(&facts.disks, &mut found);

@@ -19,6 +19,17 @@ const DISK_LOW_PERCENT: u64 = 10;
 /// With less than this share free the servers stop at any moment.
 const DISK_OUT_PERCENT: u64 = 2;
 
+pub(super) fn reconciled(catalog: &Catalog, found: &mut Found) {
+    if !catalog.status.reconciled {
+        found.error(
+            "control",
+            "catalog",
+            "it was restored and is not reconciled: no shop is made and none moves",
+            "compare its placements with the pods' homes (the placement findings here) before it is trusted again",
+        );
+    }
+}
+
 pub(super) fn operations(catalog: &Catalog, now: OffsetDateTime, found: &mut Found) {
     for operation in &catalog.operations {
         if operation.state != OperationState::Running

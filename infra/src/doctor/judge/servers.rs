@@ -9,7 +9,8 @@ use crate::doctor::settings::{EVERY_SERVER, word};
 /// With fewer replicas a promoted server has nobody to acknowledge its commits.
 const REPLICAS_MIN: usize = 2;
 
-pub(super) fn all(id: PodId, pod: &Pod, found: &mut Found) {
+/// `why_shut` is the control server's reason for not opening the primary.
+pub(super) fn all(id: PodId, pod: &Pod, why_shut: Option<&str>, found: &mut Found) {
     let pod_name = format!("pod {id}");
     let Some(primary) = pod.servers.iter().find(|server| server.is_primary) else {
         found.error(
@@ -44,7 +45,7 @@ pub(super) fn all(id: PodId, pod: &Pod, found: &mut Found) {
             Ok(state) => {
                 settings(server, state, found);
                 if server.is_primary {
-                    at_primary(server, state, found);
+                    at_primary(server, state, why_shut, found);
                 } else {
                     at_replica(server, state, &primary.address, found);
                 }
@@ -89,13 +90,16 @@ fn is_on(state: &ServerState, variable: &str) -> bool {
         .is_some_and(|value| word(value) == "ON")
 }
 
-fn at_primary(server: &Server, state: &ServerState, found: &mut Found) {
+fn at_primary(server: &Server, state: &ServerState, why_shut: Option<&str>, found: &mut Found) {
     let subject = named(server);
     if is_on(state, "read_only") || is_on(state, "super_read_only") {
         found.error(
             "replica",
             &subject,
-            "it is read only: its shops' writes are refused",
+            match why_shut {
+                Some(why) => format!("it is read only, its shops' writes are refused: {why}"),
+                None => "it is read only: its shops' writes are refused".into(),
+            },
             "the control server opens it when a replica follows it and holds all that it has: mend the replicas, and see \
              that the control server runs",
         );

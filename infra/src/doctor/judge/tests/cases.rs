@@ -101,6 +101,9 @@ pub(super) const PLACEMENTS: &[Case] = &[
             .operations
             .push(operation("shop-create", "old", Duration::minutes(2)));
     }),
+    error("control", "catalog", "not reconciled", |f| {
+        f.catalog().status.reconciled = false
+    }),
     error("control", "control server", "nobody there", |f| {
         f.catalog = Err("nobody there".into())
     }),
@@ -193,9 +196,23 @@ pub(super) const SERVERS: &[Case] = &[
             f.server(0).variables.remove("gtid_mode");
         },
     ),
-    error("replica", "primary 127.0.0.1:1", "read only", |f| {
-        f.set(0, "super_read_only", "ON")
-    }),
+    error(
+        "replica",
+        "primary 127.0.0.1:1",
+        "read only: its shops",
+        |f| {
+            f.set(0, "super_read_only", "ON");
+        },
+    ),
+    error(
+        "replica",
+        "primary 127.0.0.1:1",
+        "refused: no replica has it all",
+        |f| {
+            f.set(0, "super_read_only", "ON");
+            f.catalog().status.primaries[0].reason = Some("no replica has it all".into());
+        },
+    ),
     error("replica", "primary 127.0.0.1:1", "commits are off", |f| {
         f.set(0, "rpl_semi_sync_source_enabled", "OFF");
     }),

@@ -164,6 +164,14 @@ pub(super) fn sound() -> Facts {
         live: 512,
         planned: 512,
     };
+    let primary = api::PrimaryStatus {
+        pod: pod_id(1),
+        address: Some(A.into()),
+        term: 1,
+        state: api::PrimaryState::Open,
+        reason: None,
+        since: now(),
+    };
     let status = api::Status {
         incarnation: 1,
         version: 9,
@@ -173,7 +181,7 @@ pub(super) fn sound() -> Facts {
         open_operations: 0,
         buckets: vec![share(1), share(2)],
         reconciled: true,
-        primaries: Vec::new(),
+        primaries: vec![primary],
     };
     Facts {
         at: now(),
