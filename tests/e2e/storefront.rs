@@ -76,6 +76,11 @@ impl Form {
             .chain(form.split("<button"));
         let fields = inputs.filter_map(|tag| {
             let tag = tag.get(..tag.find('>')?)?;
+            // As a browser does: of radio buttons only the checked one is sent.
+            let radio = attribute(tag, "type").is_some_and(|kind| kind == "radio");
+            if radio && !tag.contains(" checked") {
+                return None;
+            }
             Some((
                 attribute(tag, "name")?,
                 attribute(tag, "value").unwrap_or_default(),
