@@ -55,11 +55,15 @@ pub(crate) fn plan(layout: &Layout, pods: &[PodWish], observed: &Observed) -> Pl
     if !observed.secrets {
         steps.push(Step::FleetSecrets);
     }
+    // The control server's file names the tokens of all pods.
+    let pod_seen = |pod: &PodWish| observed.pods.get(&pod.id).cloned().unwrap_or_default();
+    let secretless = pods.iter().filter(|pod| !pod_seen(pod).secrets);
+    steps.extend(secretless.map(|pod| Step::PodSecrets { pod: pod.id }));
     let control = observed.unit(CONTROL);
     steps.extend((!control.file).then_some(Step::ControlFile));
     steps.extend((!control.running).then_some(Step::Control));
     for pod in pods {
-        of_pod(layout, pod, observed, &mut steps);
+        of_pod(layout, pod, &pod_seen(pod), observed, &mut steps);
     }
     let edges = layout.edges();
     let edge = |seen: fn(&UnitSeen) -> bool| edges.iter().all(|it| seen(&observed.unit(&it.unit.name)));
@@ -81,20 +85,24 @@ pub(crate) fn plan(layout: &Layout, pods: &[PodWish], observed: &Observed) -> Pl
     Plan { steps, notes }
 }
 
-fn of_pod(layout: &Layout, wish: &PodWish, observed: &Observed, steps: &mut Vec<Step>) {
+fn of_pod(
+    layout: &Layout,
+    wish: &PodWish,
+    seen: &PodSeen,
+    observed: &Observed,
+    steps: &mut Vec<Step>,
+) {
     let pod = wish.id;
-    let seen = observed.pods.get(&pod).cloned().unwrap_or_default();
     let all = |kind: Kind, seen: fn(&UnitSeen) -> bool| {
         layout.of_pod(pod, kind).iter().all(|it| seen(&observed.unit(&it.unit.name)))
     };
     let stores = |seen: fn(&UnitSeen) -> bool| all(Kind::Mysql, seen) && all(Kind::Redis, seen);
-    let PodSeen { secrets, data, provisioned, following, token, primary_open, activated } = seen;
+    let PodSeen { secrets: _, data, provisioned, following, token, primary_open, activated } = *seen;
     let registered = match &observed.control {
         Some(ControlSeen { pods }) => pods.get(&pod).is_some_and(|it| layout.is_registered(wish, it)),
         None => false,
     };
     let wanted = [
-        (!secrets, Step::PodSecrets { pod }),
         (!data, Step::Data { pod }),
         (!stores(|it| it.file), Step::StoreFiles { pod }),
         (!stores(|it| it.running), Step::Stores { pod }),

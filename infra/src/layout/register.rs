@@ -8,7 +8,7 @@ use crate::fleet_file::PodWish;
 
 impl Layout {
     /// The registration of a pod. One that is known keeps the status that operators gave it and the primary that it
-    /// has; a new one takes no shops until it serves.
+    /// has; a new one is opened and takes no shops until it serves.
     pub(crate) fn registration(&self, wish: &PodWish, known: Option<&Pod>) -> PodPut {
         let PodWish { id, name, region, pool, class, max_shops, replicas: _, processes: _ } = wish;
         let stores = self.of_pod(*id, Kind::Mysql).into_iter().chain(self.of_pod(*id, Kind::Redis));
@@ -19,7 +19,7 @@ impl Layout {
             pool: pool.clone(),
             class: class.clone(),
             max_shops: *max_shops,
-            status: known.map_or(PodStatus::Offline, |pod| pod.status),
+            status: known.map_or(PodStatus::Draining, |pod| pod.status),
             endpoints: endpoints.filter_map(|it| self.endpoint(*id, it, known)).collect(),
         }
     }
@@ -89,11 +89,11 @@ mod tests {
     use crate::layout::tests::{fleet, layout, pod};
 
     #[test]
-    fn a_new_pod_is_offline_with_its_first_server_as_primary_and_no_password_in_it() {
+    fn a_new_pod_takes_no_shops_and_has_its_first_server_as_primary_and_no_password_in_it() {
         let fleet = fleet(vec![pod(1, "north"), pod(2, "south")]);
         let layout = layout(&fleet);
         let put = layout.registration(&fleet.pods[1], None);
-        assert_eq!(put.status, PodStatus::Offline);
+        assert_eq!(put.status, PodStatus::Draining);
         let roles: Vec<_> = put.endpoints.iter().map(|it| it.role.as_str()).collect();
         assert_eq!(roles, ["process", "process", "primary", "replica", "replica", "cache"]);
         let secret = put.endpoints[2].secret.as_deref();
@@ -105,14 +105,14 @@ mod tests {
         let fleet = fleet(vec![pod(1, "north")]);
         let layout = layout(&fleet);
         let mut known = layout.registration(&fleet.pods[0], None).into_pod(fleet.pods[0].id);
-        known.status = PodStatus::Draining;
+        known.status = PodStatus::Offline;
         known.endpoints[2].role = EndpointRole::Replica;
         known.endpoints[3].role = EndpointRole::Primary;
         // In whatever order it lists them.
         known.endpoints.reverse();
         assert!(layout.is_registered(&fleet.pods[0], &known));
         let put = layout.registration(&fleet.pods[0], Some(&known));
-        assert_eq!(put.status, PodStatus::Draining);
+        assert_eq!(put.status, PodStatus::Offline);
         assert_eq!(put.endpoints[3].role, EndpointRole::Primary);
     }
 }
