@@ -27,8 +27,8 @@ pub(crate) struct CatalogSettings {
     pub(crate) max_stale: Duration,
 }
 
-/// How long a control server may hold a question without an answer.
-const WAIT: Duration = Duration::from_secs(30);
+/// How long a control server may hold a question without an answer, unless `max_stale` asks for more certainty.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 /// What it may take beyond that; a frozen one is left for the next after it.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -86,6 +86,7 @@ pub(crate) struct Follower {
     at: usize,
     token: Arc<Mutex<Secret>>,
     state_file: PathBuf,
+    wait: Duration,
     whole: bool,
     failures: u32,
 }
@@ -99,11 +100,11 @@ impl Follower {
             urls,
             token,
             state_file,
-            max_stale: _,
+            max_stale,
         } = settings;
         let http = Client::builder()
             .connect_timeout(CONNECT_MAX)
-            .read_timeout(WAIT + READ_MAX)
+            .read_timeout(WAIT_MAX + READ_MAX)
             .no_proxy()
             .build()?;
         Ok(Self {
@@ -113,6 +114,8 @@ impl Follower {
             at: 0,
             token: Arc::new(Mutex::new(token)),
             state_file,
+            // A catalog that answers is heard several times before its table is stale.
+            wait: WAIT_MAX.min(max_stale / 4),
             whole: false,
             failures: 0,
         })
@@ -125,7 +128,7 @@ impl Follower {
 
     /// Follows for ever.
     pub(crate) async fn run(&mut self) {
-        let mut wait = WAIT;
+        let mut wait = self.wait;
         let mut nudge_allowed = Instant::now();
         loop {
             let asked = Instant::now();
@@ -145,7 +148,7 @@ impl Follower {
                 }
                 None => self.table().await,
             };
-            wait = WAIT;
+            wait = self.wait;
             match answer {
                 Ok(Answered::Follow) => {
                     self.whole = false;
@@ -268,7 +271,7 @@ impl Follower {
         }
         self.whole |= failure.wants_whole_table();
         self.at = (self.at + 1) % self.urls.len().max(1);
-        let delay = BACKOFF.map_or(WAIT, |backoff| {
+        let delay = BACKOFF.map_or(WAIT_MAX, |backoff| {
             backoff.delay(self.failures, &mut rand::rng())
         });
         tokio::select! {
