@@ -3,33 +3,45 @@
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
 use http::request::Parts;
 use serde::de::DeserializeOwned;
-use shared::wire::Route;
 use shared::{Epoch, ShopId};
 use uuid::Uuid;
 
+use crate::actor::Actor;
 use crate::{App, Error, Fingerprint};
 
 /// The shop of a request, from its verified headers; or the shop a job runs for.
 #[derive(Debug, Clone)]
 pub struct Shop {
-    route: Route,
+    actor: Actor,
     prefix: String,
 }
 
 impl Shop {
     /// The tenant.
     pub const fn id(&self) -> ShopId {
-        self.route.shop
+        self.actor.shop()
     }
 
     /// The epoch that the edge's table named.
     pub const fn epoch(&self) -> Epoch {
-        self.route.epoch
+        self.actor.epoch()
     }
 
     /// The request's id.
     pub const fn request(&self) -> Uuid {
-        self.route.request
+        self.actor.id()
+    }
+
+    /// The shop of a job.
+    pub(crate) const fn job(actor: Actor) -> Self {
+        Self {
+            actor,
+            prefix: String::new(),
+        }
+    }
+
+    pub(crate) const fn actor(&self) -> &Actor {
+        &self.actor
     }
 
     /// What to put before each path in a link: `/s/<handle>` on the platform domain, else empty.

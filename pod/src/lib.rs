@@ -21,12 +21,16 @@ pub use reply::Reply;
 /// What a handler asks of a request: the shop, the key, the body, the merchant.
 pub mod extract;
 pub use extract::{Form, IdempotencyKey, Json, Merchant, NoBody, RequiredKey, Shop};
+/// For whom a transaction or a read runs.
+mod actor;
 /// Idempotency: one effect and one answer for a key.
 pub mod idempotency;
 pub use idempotency::{Call, Fingerprint, First};
 /// The database: pools, the guarded transaction, reads.
 pub mod db;
 pub use db::{Consistency, Reader, Tx};
+/// The process's cached homes.
+mod home;
 /// The cache in the process and in Redis.
 pub mod cache;
 pub use cache::Entity;
@@ -39,6 +43,16 @@ pub use app::App;
 /// The table of an application's routes.
 pub mod routes;
 pub use routes::{Routes, Who};
+/// What runs without a request.
+mod background;
+/// Metrics.
+mod meter;
+/// Start-up checks.
+mod startup;
+/// The HTTP server towards the edges.
+mod server;
+/// The admin port.
+mod admin;
 /// Build, mount, serve.
 pub mod host;
 pub use host::Host;

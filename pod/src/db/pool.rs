@@ -1,0 +1,284 @@
+//! One pool of connections to one server in one role.
+//!
+//! Not sqlx's: its release sends a ping without a deadline, its `begin` hands an open transaction to the next borrower
+//! when it is dropped, and a statement dropped while it is prepared loses its slot for good (`tests` show both). Here a
+//! connection goes back only by [`Conn::give_back`], which the guards call after the server has confirmed the end; any
+//! other way out, a dropped future too, closes the socket and frees the slot at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use shared::ShopId;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{Connection as _, ConnectOptions as _, Executor as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::db::fault::{Fault, Lost};
+use crate::meter;
+
+/// A connection used this recently is taken without asking whether it still lives: a round trip saved on each
+/// transaction of a busy pod. A dead one shows in the first round trip, before anything was executed.
+const PING_AFTER: Duration = Duration::from_secs(1);
+
+/// What a pool is told at its making.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// `write`, `read` or `replica`: the label in metrics, and the role in "one pool per server and role".
+    pub role: &'static str,
+    /// Connections at most.
+    pub max: u32,
+    /// How long to wait for one before the request is shed.
+    pub wait: Duration,
+    /// How long connecting may take, log-in included.
+    pub connect: Duration,
+    /// How long a ping may take.
+    pub ping: Duration,
+    /// Unused connections are closed after this.
+    pub idle: Duration,
+    /// Connections are closed at this age, so that a server's memory for them is bounded.
+    pub life: Duration,
+    /// How many connections one shop may hold.
+    pub per_shop: u32,
+    /// What each new connection is told first.
+    pub session: String,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: MySqlConnectOptions,
+    settings: Settings,
+    slots: Arc<Semaphore>,
+    idle: Mutex<Vec<Idle>>,
+    shares: Shares,
+}
+
+#[derive(Debug)]
+struct Idle {
+    raw: MySqlConnection,
+    id: u64,
+    born: Instant,
+    since: Instant,
+}
+
+/// A pool; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+/// A borrowed connection. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    raw: MySqlConnection,
+    id: u64,
+    born: Instant,
+    reused: bool,
+    pool: Pool,
+    _slot: OwnedSemaphorePermit,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl Pool {
+    pub(crate) fn new(options: MySqlConnectOptions, settings: Settings) -> Self {
+        let slots = Arc::new(Semaphore::new(settings.max as usize));
+        let shares = Shares::new(settings.per_shop);
+        Self(Arc::new(Inner {
+            // Statements carry customers' data in bound values only, and are measured by the guards.
+            options: options.disable_statement_logging(),
+            settings,
+            slots,
+            idle: Mutex::default(),
+            shares,
+        }))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// A connection for a shop, within `wait`: first the shop's share, then a slot, then one that lives.
+    pub(crate) async fn acquire(&self, shop: Option<ShopId>) -> Result<Conn, Fault> {
+        let started = Instant::now();
+        let slots = async {
+            let share = match shop {
+                Some(shop) => Some(self.0.shares.of(shop).await?),
+                None => None,
+            };
+            let slot = self.0.slots.clone().acquire_owned().await.ok()?;
+            Some((slot, share))
+        };
+        let waited = timeout(self.0.settings.wait, slots).await;
+        meter::pool_wait(self.0.settings.role, started.elapsed(), waited.is_ok());
+        let Ok(Some((slot, share))) = waited else {
+            return Err(Fault::Busy);
+        };
+        while let Some(idle) = self.pop() {
+            if let Some((raw, idle)) = self.alive(idle).await {
+                return Ok(Conn {
+                    raw,
+                    id: idle.0,
+                    born: idle.1,
+                    reused: true,
+                    pool: self.clone(),
+                    _slot: slot,
+                    _share: share,
+                });
+            }
+        }
+        let (raw, id) = self.connect().await?;
+        Ok(Conn {
+            raw,
+            id,
+            born: Instant::now(),
+            reused: false,
+            pool: self.clone(),
+            _slot: slot,
+            _share: share,
+        })
+    }
+
+    fn pop(&self) -> Option<Idle> {
+        self.0.idle.lock().pop()
+    }
+
+    async fn alive(&self, mut idle: Idle) -> Option<(MySqlConnection, (u64, Instant))> {
+        let unused = idle.since.elapsed();
+        if unused > self.0.settings.idle || idle.born.elapsed() > self.0.settings.life {
+            return None;
+        }
+        if unused > PING_AFTER
+            && !matches!(timeout(self.0.settings.ping, idle.raw.ping()).await, Ok(Ok(())))
+        {
+            return None;
+        }
+        Some((idle.raw, (idle.id, idle.born)))
+    }
+
+    /// A connection outside of the pool's count: for killing a session when all slots may hang.
+    pub(crate) async fn connect(&self) -> Result<(MySqlConnection, u64), Fault> {
+        let settings = &self.0.settings;
+        let open = async {
+            let mut raw = self.0.options.connect().await?;
+            raw.execute(sqlx::AssertSqlSafe(settings.session.clone())).await?;
+            let (id,): (u64,) = sqlx::query_as("select connection_id()").fetch_one(&mut raw).await?;
+            Ok::<_, sqlx::Error>((raw, id))
+        };
+        match timeout(settings.connect, open).await {
+            Ok(Ok(opened)) => Ok(opened),
+            Ok(Err(error)) => Err(Fault::of("connect to the database", error, Lost::Before)),
+            Err(_) => Err(Fault::Silent("connect to the database")),
+        }
+    }
+
+    /// Closes what is idle: after one dead connection the others are likely dead too.
+    pub(crate) fn drop_idle(&self) {
+        self.0.idle.lock().clear();
+    }
+
+    /// Closes what has been idle for too long; a task calls it, since a quiet pool is never asked.
+    pub(crate) fn sweep(&self) {
+        let settings = &self.0.settings;
+        let keep = |i: &Idle| i.since.elapsed() <= settings.idle && i.born.elapsed() <= settings.life;
+        let old: Vec<Idle> = {
+            let mut idle = self.0.idle.lock();
+            let (keep, old) = idle.drain(..).partition(keep);
+            *idle = keep;
+            old
+        };
+        drop(old);
+        self.0.shares.sweep();
+        let borrowed = settings.max as usize - self.0.slots.available_permits();
+        let idle = self.0.idle.lock().len();
+        meter::pool_size(settings.role, borrowed + idle);
+    }
+}
+
+impl Conn {
+    pub(crate) fn raw(&mut self) -> &mut MySqlConnection {
+        &mut self.raw
+    }
+
+    /// The server's number for this session, to kill it by.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether it had been idle: then a failure of the first round trip says nothing of the server.
+    pub(crate) const fn reused(&self) -> bool {
+        self.reused
+    }
+
+    pub(crate) const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Back into the pool. Only for a connection whose last answer was read whole and which is in no transaction.
+    pub(crate) fn give_back(self) {
+        let Self {
+            raw,
+            id,
+            born,
+            reused: _,
+            pool,
+            _slot,
+            _share,
+        } = self;
+        pool.0.idle.lock().push(Idle {
+            raw,
+            id,
+            born,
+            since: Instant::now(),
+        });
+    }
+}
+
+/// How many connections each shop holds. A shop's semaphore lives while it is used.
+#[derive(Debug)]
+struct Shares {
+    per_shop: usize,
+    shops: Mutex<HashMap<ShopId, Arc<Semaphore>>>,
+}
+
+impl Shares {
+    fn new(per_shop: u32) -> Self {
+        Self {
+            per_shop: per_shop as usize,
+            shops: Mutex::default(),
+        }
+    }
+
+    async fn of(&self, shop: ShopId) -> Option<OwnedSemaphorePermit> {
+        let semaphore = self
+            .shops
+            .lock()
+            .entry(shop)
+            .or_insert_with(|| Arc::new(Semaphore::new(self.per_shop)))
+            .clone();
+        semaphore.acquire_owned().await.ok()
+    }
+
+    /// Forgets the shops that hold and want nothing.
+    fn sweep(&self) {
+        self.shops.lock().retain(|_, s| Arc::strong_count(s) > 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shop_gets_its_share_and_no_more() {
+        let shares = Shares::new(2);
+        let shop = ShopId::new(7).unwrap();
+        let a = shares.of(shop).await.unwrap();
+        let _b = shares.of(shop).await.unwrap();
+        let soon = Duration::from_millis(20);
+        assert!(timeout(soon, shares.of(shop)).await.is_err());
+        assert!(timeout(soon, shares.of(ShopId::new(8).unwrap())).await.is_ok());
+        shares.sweep();
+        drop(a);
+        assert!(timeout(soon, shares.of(shop)).await.is_ok());
+    }
+}

@@ -1,0 +1,82 @@
+//! The relay: takes what waits, shop by shop, to the sinks, and marks it.
+//!
+//! Whether events may be taken, and whether they may be marked, is asked of the home each time (by the read's and the
+//! write's own first round trip): only where it is `serving`. A fence in between leaves them waiting; the next owner
+//! relays them again, under the same ids.
+
+use std::sync::Arc;
+
+use shared::error::chain;
+use tokio::sync::Mutex;
+
+use crate::background::Lease;
+use crate::outbox::rows;
+use crate::outbox::sink::Sink;
+use crate::{App, Consistency, Error, Shop, meter};
+
+/// The relay of a process. It works only while the process holds the lease.
+pub(crate) struct Relay {
+    app: App,
+    sinks: Vec<Arc<dyn Sink>>,
+    lease: Arc<Lease>,
+    /// Where the last look ended.
+    after: Mutex<u64>,
+}
+
+impl Relay {
+    pub(crate) fn new(app: App, sinks: Vec<Arc<dyn Sink>>, lease: Arc<Lease>) -> Self {
+        Self {
+            app,
+            sinks,
+            lease,
+            after: Mutex::new(0),
+        }
+    }
+
+    /// One look over the shops that have something waiting. The number of events relayed.
+    pub(crate) async fn look(&self) -> Result<usize, Error> {
+        let mut after = self.after.lock().await;
+        let shops = self.app.db().due(&rows::waiting_shops(*after)).await?;
+        // From the start again once the end is reached, so that busy shops with low numbers starve nobody.
+        *after = shops.last().map_or(0, |(shop, _)| shop.get());
+        drop(after);
+        let mut relayed = 0;
+        for (shop, epoch) in shops {
+            let shop = self.app.job_shop(shop, epoch);
+            match self.relay(&shop).await {
+                Ok(events) => relayed += events,
+                Err(error) => {
+                    tracing::debug!(shop = %shop.id(), error = chain(&error), "events stay waiting");
+                }
+            }
+        }
+        meter::relayed(relayed);
+        Ok(relayed)
+    }
+
+    async fn relay(&self, shop: &Shop) -> Result<usize, Error> {
+        let batch = self.app.config().background.relay_batch;
+        let events = self
+            .app
+            .read(shop, Consistency::Strong, move |read| Box::pin(rows::waiting(read, batch)))
+            .await?;
+        // A process that was paused since the read must not come in between its successor's events.
+        if events.is_empty() || !self.lease.held() {
+            return Ok(0);
+        }
+        for sink in &self.sinks {
+            if let Err(error) = sink.take(&events).await {
+                tracing::warn!(shop = %shop.id(), error = chain(&error), "events stay waiting");
+                return Ok(0);
+            }
+        }
+        let positions: Vec<u64> = events.iter().map(|e| e.position).collect();
+        self.app
+            .transact(shop, move |tx| {
+                let positions = positions.clone();
+                Box::pin(async move { rows::mark(tx, &positions).await })
+            })
+            .await?;
+        Ok(events.len())
+    }
+}

@@ -1,0 +1,120 @@
+//! The outbox's statements.
+
+use shared::{Epoch, ShopId};
+use sqlx::{MySql, QueryBuilder};
+use uuid::Uuid;
+
+use crate::outbox::Event;
+use crate::outbox::sink::Relayed;
+use crate::{Error, Reader, Tx};
+
+/// Shops that one look finds; the next look goes on after them.
+const SHOPS_MAX: u32 = 200;
+
+/// Writes events.
+pub(crate) fn insert(shop: ShopId, epoch: Epoch, events: &[Event]) -> QueryBuilder<MySql> {
+    let mut insert =
+        QueryBuilder::new("insert into outbox (shop_id, event_id, epoch, kind, subject, payload) ");
+    insert.push_values(events, |mut row, event| {
+        row.push_bind(shop.get())
+            .push_bind(Uuid::now_v7().as_bytes().to_vec())
+            .push_bind(epoch.get())
+            .push_bind(event.kind)
+            .push_bind(event.subject.clone())
+            .push_bind(event.payload.clone());
+    });
+    insert
+}
+
+/// Shops after one that have events waiting. The index holds what waits and nothing else.
+pub(crate) fn waiting_shops(after: u64) -> String {
+    format!(
+        "select distinct shop_id from outbox where waiting = 1 and shop_id > {after} order by shop_id limit {SHOPS_MAX}"
+    )
+}
+
+/// The shops with old events.
+pub(crate) fn old_shops(kept_s: u64) -> String {
+    format!(
+        "select s.shop_id from shop_home s where s.state = 'serving' and exists (select 1 from outbox o \
+         where o.shop_id = s.shop_id and o.relayed_at < now(3) - interval {kept_s} second) limit {SHOPS_MAX}"
+    )
+}
+
+#[derive(Debug, sqlx::FromRow)]
+struct Row {
+    position: u64,
+    event_id: Vec<u8>,
+    epoch: u64,
+    kind: String,
+    subject: String,
+    payload: String,
+    created_ms: u64,
+}
+
+/// The events of a shop that wait, in order.
+pub(crate) async fn waiting(read: &mut Reader, batch: u32) -> Result<Vec<Relayed>, Error> {
+    let rows: Vec<Row> = read
+        .fetch_all(
+            sqlx::query_as(
+                "select position, event_id, epoch, kind, subject, payload, \
+                 cast(unix_timestamp(created_at) * 1000 as unsigned) as created_ms \
+                 from outbox where shop_id = ? and waiting = 1 order by position limit ?",
+            )
+            .bind(read.shop().get())
+            .bind(batch),
+        )
+        .await?;
+    let shop = read.shop();
+    rows.into_iter()
+        .map(|row| {
+            let Row {
+                position,
+                event_id,
+                epoch,
+                kind,
+                subject,
+                payload,
+                created_ms,
+            } = row;
+            let id = Uuid::from_slice(&event_id).map_err(|e| Error::bug(format!("an event's id: {e}")))?;
+            Ok(Relayed {
+                shop,
+                position,
+                id,
+                epoch,
+                kind,
+                subject,
+                payload,
+                created_ms,
+            })
+        })
+        .collect()
+}
+
+/// Marks events as relayed.
+pub(crate) async fn mark(tx: &mut Tx, positions: &[u64]) -> Result<u64, Error> {
+    if positions.is_empty() {
+        return Ok(0);
+    }
+    let mut update: QueryBuilder<MySql> =
+        QueryBuilder::new("update outbox set waiting = null, relayed_at = now(3) where waiting = 1 and shop_id = ");
+    update.push_bind(tx.shop().get()).push(" and position in (");
+    let mut list = update.separated(", ");
+    for position in positions {
+        list.push_bind(*position);
+    }
+    update.push(")");
+    tx.execute(update.build()).await
+}
+
+/// Deletes old events.
+pub(crate) async fn clean(tx: &mut Tx, kept_s: u64, batch: u32) -> Result<u64, Error> {
+    tx.execute(
+        sqlx::query("delete from outbox where shop_id = ? and relayed_at < now(3) - interval ? second order by relayed_at limit ?")
+            .bind(tx.shop().get())
+            .bind(kept_s)
+            .bind(batch),
+    )
+    .await
+}
