@@ -121,7 +121,9 @@ pub(crate) async fn send(
 
 /// Reads what the client still sends, within bounds. Pingora said `connection: close` if there was anything.
 async fn drain_body(session: &mut Session, bounds: Drain) {
-    if session.is_body_done() {
+    // A client that waits for `100 Continue` sends nothing after another answer.
+    let waits = session.req_header().headers.contains_key(header::EXPECT);
+    if waits || session.is_body_done() {
         return;
     }
     let read = async {

@@ -52,6 +52,7 @@ pub struct App {
     keeper: Keeper,
     access_log: Option<Arc<AccessLog>>,
     telemetry: Telemetry,
+    health_every: Duration,
     stop_max: Duration,
 }
 
@@ -126,6 +127,7 @@ impl App {
             keeper,
             access_log,
             telemetry,
+            health_every: timeouts.health_every,
             stop_max: timeouts.stop,
         })
     }
@@ -154,6 +156,7 @@ impl App {
             mut keeper,
             access_log,
             telemetry,
+            health_every,
             stop_max,
         } = self;
         for listener in listeners {
@@ -171,7 +174,7 @@ impl App {
             tokio::spawn(async move { axum::serve(admin_listener, admin).await });
             tokio::spawn(reload_on_hangup(Arc::clone(&routes), token));
             let pods = Arc::clone(&routes);
-            tokio::spawn(async move { health::watch(&pods.pods).await });
+            tokio::spawn(async move { health::watch(&pods.pods, health_every).await });
             let following = tokio::spawn(async move { follower.run().await });
             tokio::select! {
                 _ = terminate.recv() => {}

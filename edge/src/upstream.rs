@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -127,6 +127,7 @@ impl Pods {
             address,
             peer,
             health: AtomicU8::new(Health::Serving as u8),
+            asked: AtomicBool::new(false),
             up: process_up(pod, address),
         }
     }
@@ -211,6 +212,8 @@ pub(crate) struct Process {
     /// Ready to be copied for a request.
     pub(crate) peer: HttpPeer,
     health: AtomicU8,
+    /// A health check is under way.
+    asked: AtomicBool,
     up: Gauge,
 }
 

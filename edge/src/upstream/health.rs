@@ -5,49 +5,49 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{Health, Pods, Process};
 
-/// A process that came back is found this soon.
-const TICK: Duration = Duration::from_millis(250);
-/// A process that serves is asked every so many ticks; its failures are seen by requests before that.
-const TICKS_BETWEEN: u32 = 4;
 /// A process that needs longer for a constant answer serves nobody.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// The answer is a status and a word.
 const ANSWER_BYTES_MAX: u64 = 4096;
-/// So many are asked at once: frozen ones must not make the others wait.
-const AT_ONCE_MAX: usize = 256;
 
-/// Asks for ever.
-pub(crate) async fn watch(pods: &Pods) {
-    let mut ticks = interval(TICK);
+/// Asks for ever, each process by itself: a frozen one makes no other wait.
+pub(crate) async fn watch(pods: &Pods, every: Duration) {
+    let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut count = 0_u32;
     loop {
         ticks.tick().await;
-        count = count.wrapping_add(1);
-        let all = count.is_multiple_of(TICKS_BETWEEN);
-        let due = pods.all().into_iter().flat_map(|pod| {
-            let due = pod.processes().iter().filter(|p| all || is_down(p));
-            due.map(Arc::clone).collect::<Vec<_>>()
-        });
-        futures::stream::iter(due)
-            .for_each_concurrent(AT_ONCE_MAX, |process| async move { check(&process).await })
-            .await;
+        for pod in pods.all() {
+            for process in pod.processes() {
+                if let Some(asking) = Asking::begin(process) {
+                    tokio::spawn(async move { check(&asking.0).await });
+                }
+            }
+        }
     }
 }
 
-fn is_down(process: &Process) -> bool {
-    match process.health() {
-        Health::Down => true,
-        Health::Serving | Health::Draining => false,
+/// One question to a process at a time.
+struct Asking(Arc<Process>);
+
+impl Asking {
+    fn begin(process: &Arc<Process>) -> Option<Self> {
+        let busy = process.asked.swap(true, Ordering::AcqRel);
+        (!busy).then(|| Self(Arc::clone(process)))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.asked.store(false, Ordering::Release);
     }
 }
 
