@@ -1,13 +1,28 @@
-//! What a handler asks of a request: the shop, the key, the body, the merchant.
+//! What a handler asks of a request: the shop, the key, the body, the merchant. Each is checked before the handler runs,
+//! and each refusal names what is wrong.
 
-use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
+/// Bodies, read whole and strictly.
+mod body;
+/// The idempotency key.
+mod key;
+/// Tokens of merchants.
+mod merchant;
+
+pub use body::{Form, Json, NoBody};
+pub use key::{IdempotencyKey, RequiredKey};
+pub use merchant::Merchant;
+pub(crate) use merchant::bearer;
+
+use axum::extract::FromRequestParts;
+use http::HeaderMap;
 use http::request::Parts;
-use serde::de::DeserializeOwned;
-use shared::{Epoch, ShopId};
+use shared::error::Kind;
+use shared::wire::FORWARDED_PREFIX;
+use shared::{Epoch, Handle, ShopId};
 use uuid::Uuid;
 
 use crate::actor::Actor;
-use crate::{App, Error, Fingerprint};
+use crate::{App, Error};
 
 /// The shop of a request, from its verified headers; or the shop a job runs for.
 #[derive(Debug, Clone)]
@@ -32,128 +47,87 @@ impl Shop {
         self.actor.id()
     }
 
-    /// The shop of a job.
-    pub(crate) const fn job(actor: Actor) -> Self {
-        Self {
-            actor,
-            prefix: String::new(),
-        }
+    /// What to put before each path in a link: `/s/<handle>` on the platform domain, else empty.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     pub(crate) const fn actor(&self) -> &Actor {
         &self.actor
     }
 
-    /// What to put before each path in a link: `/s/<handle>` on the platform domain, else empty.
-    pub fn prefix(&self) -> &str {
-        &self.prefix
+    /// The shop of a job, which makes no links.
+    pub(crate) const fn job(actor: Actor) -> Self {
+        Self {
+            actor,
+            prefix: String::new(),
+        }
     }
 }
 
 impl FromRequestParts<App> for Shop {
     type Rejection = Error;
-    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Self, Error> {
-        todo!()
+
+    async fn from_request_parts(parts: &mut Parts, _app: &App) -> Result<Self, Error> {
+        let actor = actor(parts)?;
+        let prefix = prefix(&parts.headers);
+        Ok(Self { actor, prefix })
     }
 }
 
-/// `Idempotency-Key`, else the request's id.
-#[derive(Debug, Clone)]
-pub struct IdempotencyKey(String);
-
-impl IdempotencyKey {
-    /// The key.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// A key that an application takes from elsewhere (a form's hidden field); checked like the header.
-    pub fn parse(_text: &str) -> Result<Self, Error> {
-        todo!()
-    }
+/// Who acts: put there by the layer that verified the headers.
+fn actor(parts: &Parts) -> Result<Actor, Error> {
+    let actor = parts.extensions.get::<Actor>();
+    actor.copied().ok_or_else(|| Error::new(Kind::Forbidden))
 }
 
-impl FromRequestParts<App> for IdempotencyKey {
-    type Rejection = Error;
-    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Self, Error> {
-        todo!()
+/// A prefix goes into links and `location`: anything but `/s/<handle>` is passed over.
+fn prefix(headers: &HeaderMap) -> String {
+    let text = headers
+        .get(FORWARDED_PREFIX)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    match text.strip_prefix("/s/").map(str::parse::<Handle>) {
+        Some(Ok(_)) => text.to_owned(),
+        Some(Err(_)) | None => String::new(),
     }
 }
 
-/// `Idempotency-Key`, 400 without.
-#[derive(Debug, Clone)]
-pub struct RequiredKey(pub IdempotencyKey);
-
-impl FromRequestParts<App> for RequiredKey {
-    type Rejection = Error;
-    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Self, Error> {
-        todo!()
+/// The one value of a header: `None` if it is not there, an error if it is there twice or is no text.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<Result<&'a str, ()>> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    if values.next().is_some() {
+        return Some(Err(()));
     }
+    Some(first.to_str().map_err(|_| ()))
 }
 
-/// A JSON body, strictly: `T` has `#[serde(deny_unknown_fields)]`, a fault names its field.
-#[derive(Debug, Clone)]
-pub struct Json<T> {
-    /// The body.
-    pub value: T,
-    /// Method, path and body in one hash, for [`crate::Call`].
-    pub fingerprint: Fingerprint,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
-    type Rejection = Error;
-    async fn from_request(_request: Request, _app: &App) -> Result<Self, Error> {
-        todo!()
-    }
-}
-
-/// A form's body (`application/x-www-form-urlencoded`), strictly.
-#[derive(Debug, Clone)]
-pub struct Form<T> {
-    /// The body.
-    pub value: T,
-    /// Method, path and body in one hash, for [`crate::Call`].
-    pub fingerprint: Fingerprint,
-}
-
-impl<T: DeserializeOwned> FromRequest<App> for Form<T> {
-    type Rejection = Error;
-    async fn from_request(_request: Request, _app: &App) -> Result<Self, Error> {
-        todo!()
-    }
-}
-
-/// No body at all, or an empty JSON object.
-#[derive(Debug, Clone)]
-pub struct NoBody {
-    /// Method and path in one hash, for [`crate::Call`].
-    pub fingerprint: Fingerprint,
-}
-
-impl FromRequest<App> for NoBody {
-    type Rejection = Error;
-    async fn from_request(_request: Request, _app: &App) -> Result<Self, Error> {
-        todo!()
-    }
-}
-
-/// A merchant of this shop: 401 without a valid token. `Option<Merchant>` is `None` without an `Authorization` field.
-#[derive(Debug, Clone)]
-pub struct Merchant {
-    /// Which token.
-    pub token_id: Uuid,
-}
-
-impl FromRequestParts<App> for Merchant {
-    type Rejection = Error;
-    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Self, Error> {
-        todo!()
-    }
-}
-
-impl OptionalFromRequestParts<App> for Merchant {
-    type Rejection = Error;
-    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Option<Self>, Error> {
-        todo!()
+    #[test]
+    fn only_a_handles_path_is_a_prefix() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(FORWARDED_PREFIX, text.parse().unwrap());
+            prefix(&headers)
+        };
+        assert_eq!(of("/s/snow-9"), "/s/snow-9");
+        for bad in [
+            "",
+            "/",
+            "/s/",
+            "/s/A",
+            "/s/a/b",
+            "//evil.example",
+            "/s/../x",
+            "https://evil.example/s/a",
+            "/s/a\"><script>",
+        ] {
+            assert_eq!(of(bad), "", "{bad}");
+        }
+        assert_eq!(prefix(&HeaderMap::new()), "");
     }
 }

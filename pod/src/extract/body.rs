@@ -1,0 +1,388 @@
+//! Bodies, read whole under a limit and a deadline, and strictly: a wrong type, a missing or an unknown field is a 400
+//! that names the field.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use shared::error::Kind;
+
+use super::only;
+use crate::{App, Error, Fingerprint};
+
+/// Text of a fault that a client is shown: the parser repeats the value it met, which may be long.
+const FAULT_CHARS_MAX: usize = 200;
+
+/// A JSON body, strictly: `T` has `#[serde(deny_unknown_fields)]`, a fault names its field.
+#[derive(Debug, Clone)]
+pub struct Json<T> {
+    /// The body.
+    pub value: T,
+    /// Method, path and body in one hash, for [`crate::Call`].
+    pub fingerprint: Fingerprint,
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Error> {
+        media_type(request.headers(), "application/json")?;
+        let whole = Whole::read(request, app).await?;
+        Ok(Self {
+            value: json(&whole.body)?,
+            fingerprint: whole.fingerprint(),
+        })
+    }
+}
+
+/// A form's body (`application/x-www-form-urlencoded`), strictly.
+#[derive(Debug, Clone)]
+pub struct Form<T> {
+    /// The body.
+    pub value: T,
+    /// Method, path and body in one hash, for [`crate::Call`].
+    pub fingerprint: Fingerprint,
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for Form<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Error> {
+        media_type(request.headers(), "application/x-www-form-urlencoded")?;
+        let headers = request.headers().clone();
+        let whole = Whole::read(request, app).await?;
+        let mut again = Request::new(Body::from(whole.body.clone()));
+        *again.method_mut() = Method::POST;
+        *again.headers_mut() = headers;
+        let form = axum::Form::<T>::from_request(again, app).await;
+        let axum::Form(value) = form.map_err(|rejection| form_fault(&rejection.body_text()))?;
+        Ok(Self {
+            value,
+            fingerprint: whole.fingerprint(),
+        })
+    }
+}
+
+/// No body at all, or an empty JSON object.
+#[derive(Debug, Clone)]
+pub struct NoBody {
+    /// Method and path in one hash, for [`crate::Call`].
+    pub fingerprint: Fingerprint,
+}
+
+impl FromRequest<App> for NoBody {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Error> {
+        let mut whole = Whole::read(request, app).await?;
+        let text: Vec<u8> = whole
+            .body
+            .iter()
+            .copied()
+            .filter(|b| !b.is_ascii_whitespace())
+            .collect();
+        if !text.is_empty() && text != b"{}" {
+            return Err(Error::because(Kind::Invalid, "This call takes no body."));
+        }
+        // Nothing and an empty object are the same request.
+        whole.body = Bytes::new();
+        Ok(Self {
+            fingerprint: whole.fingerprint(),
+        })
+    }
+}
+
+/// A request that has been read to its end.
+struct Whole {
+    method: Method,
+    path: String,
+    body: Bytes,
+}
+
+impl Whole {
+    async fn read(request: Request, app: &App) -> Result<Self, Error> {
+        let limits = &app.config().limits;
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Self {
+            path: path.to_owned(),
+            method: parts.method,
+            body: read(body, limits.body_max.get(), limits.body_time).await?,
+        })
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        let method = self.method.as_str().as_bytes();
+        Fingerprint::of(&[method, self.path.as_bytes(), &self.body])
+    }
+}
+
+async fn read(body: Body, len_max: usize, time: Duration) -> Result<Bytes, Error> {
+    let collected = tokio::time::timeout(time, Limited::new(body, len_max).collect());
+    match collected.await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let detail = format!("A body has at most {len_max} bytes.");
+            Err(Error::because(Kind::TooLarge, detail))
+        }
+        Ok(Err(_)) => Err(Error::because(Kind::Invalid, "The body ended early.")),
+        Err(_) => Err(Error::because(
+            Kind::Timeout,
+            "The body did not arrive in time.",
+        )),
+    }
+}
+
+/// 415 unless the body says that it is `wanted`; parameters (a charset) are passed over.
+fn media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Error> {
+    let is_wanted = only(headers, CONTENT_TYPE.as_str())
+        .and_then(Result::ok)
+        .and_then(|text| text.split(';').next())
+        .is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted));
+    if is_wanted {
+        Ok(())
+    } else {
+        let detail = format!("Send the body as `content-type: {wanted}`.");
+        Err(Error::because(Kind::MediaType, detail))
+    }
+}
+
+/// Reads JSON. A derived struct would take an array of its fields in order too; a client that sends one has not meant it.
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::because(
+            Kind::Invalid,
+            "The body must be a JSON object.",
+        ));
+    }
+    let mut source = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
+        let path = error.path().to_string();
+        json_fault(&path, &error.into_inner())
+    })?;
+    let trailing = source.end();
+    trailing.map_err(|error| json_fault(".", &error))?;
+    Ok(value)
+}
+
+fn json_fault(path: &str, error: &serde_json::Error) -> Error {
+    use serde_json::error::Category;
+    let text = error.to_string();
+    match error.classify() {
+        Category::Data => {}
+        Category::Syntax | Category::Eof | Category::Io => {
+            return Error::because(
+                Kind::Invalid,
+                format!("The body is not JSON: {}.", short(&text)),
+            );
+        }
+    }
+    // Where in the text it was helps nobody who is told the field.
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    field_fault(path, what)
+}
+
+/// A fault of a field. The path of a missing one, or of one that is there twice, is its parent's; its name is in the
+/// text.
+fn field_fault(path: &str, what: &str) -> Error {
+    let named = ["missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|start| what.strip_prefix(start)?.strip_suffix('`'));
+    let field = match (path, named) {
+        (".", Some(name)) => name.to_owned(),
+        (parent, Some(name)) => format!("{parent}.{name}"),
+        (path, None) => path.to_owned(),
+    };
+    if field == "." {
+        Error::because(
+            Kind::Invalid,
+            format!("The body has another form: {}.", short(what)),
+        )
+    } else {
+        let field: String = field.chars().take(FAULT_CHARS_MAX).collect();
+        Error::field(
+            Kind::Invalid,
+            field,
+            format!("This field is not right: {}.", short(what)),
+        )
+    }
+}
+
+/// A rejection of axum's reads `Failed to deserialize form body: <field>: <what>`.
+fn form_fault(text: &str) -> Error {
+    let what = text
+        .strip_prefix("Failed to deserialize form body: ")
+        .unwrap_or(text);
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match what.split_once(": ") {
+        Some((field, what)) if is_name(field) => field_fault(field, what),
+        Some(_) | None => field_fault(".", what),
+    }
+}
+
+fn short(text: &str) -> String {
+    let mut chars = text.chars();
+    let mut short: String = chars.by_ref().take(FAULT_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        short.push_str("...");
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only their reading is looked at")]
+    struct Cart {
+        email: String,
+        lines: Vec<Line>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only their reading is looked at")]
+    struct Line {
+        quantity: i64,
+    }
+
+    fn fault(body: &str) -> (Option<String>, String) {
+        let Error::Problem {
+            kind,
+            field,
+            detail,
+        } = json::<Cart>(body.as_bytes()).unwrap_err()
+        else {
+            panic!("{body}");
+        };
+        assert_eq!(kind, Kind::Invalid);
+        (field, detail.unwrap())
+    }
+
+    #[test]
+    fn a_fault_names_its_field() {
+        for (body, field) in [
+            (r#"{"email": "a"}"#, Some("lines")),
+            (r#"{"email": 7, "lines": []}"#, Some("email")),
+            (r#"{"email": "a", "lines": "x"}"#, Some("lines")),
+            (
+                r#"{"email": "a", "lines": [{}]}"#,
+                Some("lines[0].quantity"),
+            ),
+            (
+                r#"{"email": "a", "lines": [{"quantity": 1}, {"quantity": 1.5}]}"#,
+                Some("lines[1].quantity"),
+            ),
+            (
+                r#"{"email": "a", "lines": [{"quantity": null}]}"#,
+                Some("lines[0].quantity"),
+            ),
+            (
+                r#"{"email": "a", "lines": [{"quantity": 1e99}]}"#,
+                Some("lines[0].quantity"),
+            ),
+            (
+                r#"{"email": "a", "lines": [{"quantity": 1, "price": 1}]}"#,
+                Some("lines[0].price"),
+            ),
+            (
+                r#"{"email": "a", "lines": [], "coupon": 1}"#,
+                Some("coupon"),
+            ),
+            (
+                r#"{"email": "a", "email": "b", "lines": []}"#,
+                Some("email"),
+            ),
+            ("{", None),
+            ("{\"email\": \"\\ud800\"}", None),
+            (r#"{"email": "a", "lines": []} x"#, None),
+        ] {
+            let (named, detail) = fault(body);
+            assert_eq!(named.as_deref(), field, "{body}: {detail}");
+            assert!(
+                detail.ends_with('.') && !detail.contains(" at line ") || field.is_none(),
+                "{detail}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_at_once() {
+        let deep = "[".repeat(50_000);
+        let inner = format!("{{\"lines\": {deep}");
+        for body in [
+            "",
+            "[]",
+            "null",
+            "\"x\"",
+            "\0",
+            r#"["a", []]"#,
+            &deep,
+            &inner,
+        ] {
+            assert!(json::<Cart>(body.as_bytes()).is_err());
+        }
+        assert!(json::<Cart>(b" {\"email\": \"a\", \"lines\": []} ").is_ok());
+    }
+
+    #[test]
+    fn a_long_value_is_not_repeated_whole() {
+        let (_, detail) = fault(&format!(
+            r#"{{"email": "a", "lines": "{}"}}"#,
+            "x".repeat(10_000)
+        ));
+        assert!(detail.len() < 300, "{}", detail.len());
+    }
+
+    #[test]
+    fn a_forms_fault_names_its_field() {
+        let text = "Failed to deserialize form body: quantity: invalid digit found in string";
+        let Error::Problem { field, .. } = form_fault(text) else {
+            panic!();
+        };
+        assert_eq!(field.as_deref(), Some("quantity"));
+        let Error::Problem { field, .. } =
+            form_fault("Failed to deserialize form body: missing field `key`")
+        else {
+            panic!();
+        };
+        assert_eq!(field.as_deref(), Some("key"));
+    }
+
+    #[test]
+    fn a_media_type_may_have_parameters() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, text.parse().unwrap());
+            media_type(&headers, "application/json").is_ok()
+        };
+        assert!(of("application/json") && of("Application/JSON; charset=utf-8"));
+        assert!(!of("text/plain") && !of("application/jsonp") && !of(""));
+        assert!(media_type(&HeaderMap::new(), "application/json").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_body_has_a_limit_and_a_deadline() {
+        let read_all = |body| read(body, 10, Duration::from_millis(20));
+        assert_eq!(
+            read_all(Body::from("0123456789")).await.unwrap(),
+            "0123456789"
+        );
+        let kind = |error: Error| shared::error::Classify::kind(&error);
+        assert_eq!(
+            kind(read_all(Body::from("01234567890")).await.unwrap_err()),
+            Kind::TooLarge
+        );
+        let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+        assert_eq!(kind(read_all(never).await.unwrap_err()), Kind::Timeout);
+    }
+}
