@@ -254,7 +254,7 @@ pub struct Status {
     pub buckets: Vec<BucketShare>,
     /// Whether the catalog's epochs can be trusted; `false` after a restore, until `podctl reconcile`.
     pub reconciled: bool,
-    /// The primaries of pods that are not offline.
+    /// The primaries of all pods.
     pub primaries: Vec<PrimaryStatus>,
 }
 

@@ -8,7 +8,6 @@ pub mod facts;
 pub mod judge;
 pub mod observe;
 mod print;
-pub mod settings;
 
 pub use judge::judge;
 pub use print::text;

@@ -1,6 +1,6 @@
 //! What the doctor looked at. No judgement here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use shared::home::HomeState;
 use shared::{Epoch, PodId, ShopId};
@@ -121,8 +121,8 @@ pub struct Server {
 /// What a database server says of itself.
 #[derive(Debug, Clone, Default)]
 pub struct ServerState {
-    /// Global variables.
-    pub variables: BTreeMap<String, String>,
+    /// Global variables, names in lower case.
+    pub variables: HashMap<String, String>,
     /// What it follows, if it follows anybody.
     pub replica: Option<Replica>,
     /// Transactions that the primary lacks; empty where there are none; none where it was not asked.

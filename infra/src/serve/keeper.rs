@@ -1,4 +1,4 @@
-//! Keeps the primaries of the pods open: a loop for each pod that is not offline.
+//! Keeps the primaries of the pods open: a loop for each pod.
 //!
 //! Every server starts read only. The one that the catalog names primary is opened here, and only when [`judge`] finds
 //! that a replica holds all it has executed: semi-sync's source side on, then writes for the operator alone, then the
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::app::{App, stopped};
-use crate::api::{PodStatus, PrimaryState, PrimaryStatus};
+use crate::api::{PrimaryState, PrimaryStatus};
 use crate::pod_store::{PodStore, ServerLook, Step, Watched};
 
 mod judge;
@@ -59,7 +59,7 @@ impl Primaries {
     }
 }
 
-/// Runs a keeper for each pod that is not offline, until the server stops.
+/// Runs a keeper for each pod, until the server stops.
 pub(super) async fn run(app: Arc<App>) {
     let mut changes = app.catalog.watch();
     let mut keepers: BTreeMap<PodId, tokio::task::AbortHandle> = BTreeMap::new();
@@ -67,11 +67,8 @@ pub(super) async fn run(app: Arc<App>) {
     loop {
         match app.catalog.pods().await {
             Ok(pods) => {
-                let wanted: Vec<PodId> = pods
-                    .iter()
-                    .filter(|p| p.status != PodStatus::Offline)
-                    .map(|p| p.id)
-                    .collect();
+                // Also of an offline one: a new pod is so until everything of it serves, its primary too.
+                let wanted: Vec<PodId> = pods.iter().map(|p| p.id).collect();
                 keepers.retain(|pod, keeper| {
                     let keep = wanted.contains(pod) && !keeper.is_finished();
                     if !keep {
@@ -217,7 +214,7 @@ impl Keeper {
             }
         }
         let (server, look) = primary.ok_or(Shut::Unnamed)?;
-        let look = look.map_err(|error| Shut::Unreachable(chain(&error)))?;
+        let look = look.map_err(|error| Shut::Unreachable(error.brief()))?;
         for (replica, seen) in &mut replicas {
             if let Some(seen) = seen {
                 mend(
@@ -236,7 +233,7 @@ impl Keeper {
         let identity = server
             .identity(store)
             .await
-            .map_err(|e| Shut::Unreachable(chain(&e)))?;
+            .map_err(|e| Shut::Unreachable(e.brief()))?;
         fit(self.pod, term, &look, identity)?;
         let seen = holders(store, &look, &mut replicas).await;
         covered(&look, &seen)?;
@@ -273,7 +270,7 @@ async fn open(
     server: &mut Watched,
     look: &ServerLook,
 ) -> Result<(), Shut> {
-    let failed = |error: crate::pod_store::PodStoreError| Shut::Step(chain(&error));
+    let failed = |error: crate::pod_store::PodStoreError| Shut::Step(error.brief());
     if look.source_on != Some(true) {
         server.step(store, Step::SourceOn).await.map_err(failed)?;
     }
@@ -287,7 +284,7 @@ async fn open(
     let written = server
         .write_term(store, term)
         .await
-        .map_err(|error| Shut::Term(chain(&error)))?;
+        .map_err(|error| Shut::Term(error.brief()))?;
     if !written {
         return Err(Shut::Term(
             "another term stands in pod_identity now".to_owned(),
@@ -308,7 +305,7 @@ async fn supervise(
     let identity = server
         .identity(store)
         .await
-        .map_err(|e| Shut::Unreachable(chain(&e)))?;
+        .map_err(|e| Shut::Unreachable(e.brief()))?;
     fit(pod, term, look, identity)?;
     let attached = replicas
         .iter()
@@ -321,13 +318,13 @@ async fn supervise(
         server
             .step(store, Step::SourceOn)
             .await
-            .map_err(|e| Shut::Step(chain(&e)))?;
+            .map_err(|e| Shut::Step(e.brief()))?;
     }
     if identity.is_some_and(|identity| identity.term < term) {
         server
             .write_term(store, term)
             .await
-            .map_err(|error| Shut::Term(chain(&error)))?;
+            .map_err(|error| Shut::Term(error.brief()))?;
     }
     Ok(())
 }
@@ -370,6 +367,6 @@ async fn mend(
 
 fn note_failure(address: &str, outcome: Result<(), crate::pod_store::PodStoreError>) {
     if let Err(error) = outcome {
-        tracing::warn!(address, "a step at a replica failed: {}", chain(&error));
+        tracing::warn!(address, "a step at a replica failed: {}", error.brief());
     }
 }

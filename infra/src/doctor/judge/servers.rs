@@ -1,10 +1,10 @@
 //! Database servers: settings, who takes writes, who follows.
 
 use shared::PodId;
+use shared::mysql::{Role, wrong_settings};
 
 use super::Found;
 use crate::doctor::facts::{Pod, Replica, Server, ServerState};
-use crate::doctor::settings::{EVERY_SERVER, word};
 
 /// With fewer replicas a promoted server has nobody to acknowledge its commits.
 const REPLICAS_MIN: usize = 2;
@@ -63,21 +63,13 @@ fn named(server: &Server) -> String {
     format!("{role} {}", server.address)
 }
 
+/// What every server must be set to. What makes a replica one is judged by itself, since its way out is another.
 fn settings(server: &Server, state: &ServerState, found: &mut Found) {
-    for setting in EVERY_SERVER {
-        let value = state.variables.get(setting.name).map(String::as_str);
-        if value.is_some_and(|value| setting.rule.holds(value)) {
-            continue;
-        }
+    for wrong in wrong_settings(Role::Primary, &state.variables) {
         found.error(
             "setting",
-            format!("{} {}", named(server), setting.name),
-            format!(
-                "it is {}, not {}: {}",
-                value.unwrap_or("not there"),
-                setting.rule,
-                setting.why
-            ),
+            format!("{} {}", named(server), wrong.setting.name),
+            wrong.to_string(),
             "set it in the server's my.cnf and restart the server: podctl process stop, then start",
         );
     }
@@ -87,7 +79,7 @@ fn is_on(state: &ServerState, variable: &str) -> bool {
     state
         .variables
         .get(variable)
-        .is_some_and(|value| word(value) == "ON")
+        .is_some_and(|value| is_yes(value))
 }
 
 fn at_primary(server: &Server, state: &ServerState, why_shut: Option<&str>, found: &mut Found) {
@@ -183,7 +175,7 @@ fn follows(subject: &str, replica: Option<&Replica>, primary: &str, found: &mut 
             "point it to the primary: change replication source to ...",
         );
     }
-    if word(receiver) != "ON" || word(applier) != "ON" {
+    if !is_yes(receiver) || !is_yes(applier) {
         let fault = if fault.is_empty() {
             "no fault is named"
         } else {
@@ -196,4 +188,11 @@ fn follows(subject: &str, replica: Option<&Replica>, primary: &str, found: &mut 
             "see that the primary runs; then `start replica` there",
         );
     }
+}
+
+/// MySQL shows a switch as `ON` or `1`, a thread as `Yes`, by variable and version.
+fn is_yes(value: &str) -> bool {
+    ["ON", "1", "YES"]
+        .iter()
+        .any(|yes| yes.eq_ignore_ascii_case(value))
 }

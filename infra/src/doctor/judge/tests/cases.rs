@@ -175,7 +175,7 @@ pub(super) const SERVERS: &[Case] = &[
     error(
         "setting",
         "replica 127.0.0.1:2 sync_relay_log",
-        "is 10000, not 1",
+        "is 10000, must be 1",
         |f| {
             f.set(1, "sync_relay_log", "10000");
         },
@@ -183,7 +183,7 @@ pub(super) const SERVERS: &[Case] = &[
     error(
         "setting",
         "primary 127.0.0.1:1 rpl_semi_sync_source_timeout",
-        "is 10000, not at least",
+        "is 10000, must be at least",
         |f| {
             f.set(0, "rpl_semi_sync_source_timeout", "10000");
         },
@@ -191,7 +191,7 @@ pub(super) const SERVERS: &[Case] = &[
     error(
         "setting",
         "primary 127.0.0.1:1 gtid_mode",
-        "not there",
+        "is not known to the server",
         |f| {
             f.server(0).variables.remove("gtid_mode");
         },

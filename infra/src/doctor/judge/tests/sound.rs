@@ -1,16 +1,16 @@
 //! The facts of a fleet with nothing wrong, and ways to get at their parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use migrations::POD;
 use serde_json::json;
 use shared::home::HomeState;
+use shared::mysql::{EVERY, Wanted};
 use shared::{Epoch, PlacementState, PodId, ShopId};
 use time::{Duration, OffsetDateTime};
 
 use crate::api::{self, OperationState, PodStatus};
 use crate::doctor::facts::*;
-use crate::doctor::settings::{EVERY_SERVER, Rule};
 
 const A: &str = "127.0.0.1:1";
 const B: &str = "127.0.0.1:2";
@@ -29,12 +29,12 @@ pub(super) fn epoch(n: u64) -> Epoch {
 }
 
 fn server(address: &str, primary: bool) -> Server {
-    let mut variables: BTreeMap<String, String> = EVERY_SERVER
+    let mut variables: HashMap<String, String> = EVERY
         .iter()
         .map(|setting| {
-            let value = match setting.rule {
-                Rule::Is(value) => value.to_owned(),
-                Rule::AtLeast(least) => least.to_string(),
+            let value = match setting.wanted {
+                Wanted::Is(words) => words[0].to_owned(),
+                Wanted::AtLeast(least) => least.to_string(),
             };
             (setting.name.to_owned(), value)
         })
