@@ -12,7 +12,7 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use shared::config::Secret;
 use shared::error::chain;
-use shared::telemetry::Telemetry;
+use shared::telemetry::{Settings, Telemetry};
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -76,7 +76,7 @@ impl App {
         } = config;
         let requests = threads_for("requests", threads)?;
         let control = threads_for("control", 1)?;
-        let listeners = listen.into_iter().map(|address| bind(&requests, address));
+        let listeners = listen.into_iter().map(|a| bind(&requests, a));
         let listeners = listeners.collect::<Result<_, _>>()?;
         let admin_listener = bind(&control, admin)?;
         let routes = Arc::new(Routes::new(Pods::new(peers), keys, catalog.max_stale));
@@ -84,10 +84,7 @@ impl App {
         let keeper = Keeper::new(Arc::clone(&routes), catalog.state_file.clone());
         let follower = Follower::new(Arc::clone(&routes), catalog)
             .context("cannot make the client of the control servers")?;
-        let access_log = access_log
-            .then(|| AccessLog::start(settings.format).map(Arc::new))
-            .transpose()
-            .context("cannot start the access log")?;
+        let access_log = start_log(access_log, &settings)?;
         let metrics = Arc::new(Metrics::new());
         let edge = Edge {
             routes: Arc::clone(&routes),
@@ -207,6 +204,14 @@ fn threads_for(what: &'static str, count: usize) -> anyhow::Result<Runtime> {
         .enable_all()
         .build()
         .with_context(|| format!("cannot start the threads for {what}"))
+}
+
+fn start_log(wanted: bool, settings: &Settings) -> anyhow::Result<Option<Arc<AccessLog>>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let log = AccessLog::start(settings.format).context("cannot start the access log")?;
+    Ok(Some(Arc::new(log)))
 }
 
 fn bind(on: &Runtime, address: SocketAddr) -> anyhow::Result<TcpListener> {
