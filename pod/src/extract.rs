@@ -8,6 +8,7 @@ mod key;
 /// Tokens of merchants.
 mod merchant;
 
+pub(crate) use body::urlencoded_fault;
 pub use body::{Form, Json, NoBody};
 pub use key::{IdempotencyKey, RequiredKey};
 pub use merchant::Merchant;

@@ -60,7 +60,8 @@ impl<T: DeserializeOwned> FromRequest<App> for Form<T> {
         *again.method_mut() = Method::POST;
         *again.headers_mut() = headers;
         let form = axum::Form::<T>::from_request(again, app).await;
-        let axum::Form(value) = form.map_err(|rejection| form_fault(&rejection.body_text()))?;
+        let axum::Form(value) =
+            form.map_err(|rejection| urlencoded_fault(&rejection.body_text()))?;
         Ok(Self {
             value,
             fingerprint: whole.fingerprint(),
@@ -201,7 +202,7 @@ fn field_fault(path: &str, what: &str) -> Error {
     if field == "." {
         Error::because(
             Kind::Invalid,
-            format!("The body has another form: {}.", short(what)),
+            format!("The request has another form: {}.", short(what)),
         )
     } else {
         let field: String = field.chars().take(FAULT_CHARS_MAX).collect();
@@ -213,11 +214,15 @@ fn field_fault(path: &str, what: &str) -> Error {
     }
 }
 
-/// A rejection of axum's reads `Failed to deserialize form body: <field>: <what>`.
-fn form_fault(text: &str) -> Error {
-    let what = text
-        .strip_prefix("Failed to deserialize form body: ")
-        .unwrap_or(text);
+/// A fault of a form or a query: a rejection of axum's reads `Failed to deserialize form body: <field>: <what>`.
+pub(crate) fn urlencoded_fault(text: &str) -> Error {
+    let what = [
+        "Failed to deserialize form body: ",
+        "Failed to deserialize query string: ",
+    ]
+    .iter()
+    .find_map(|start| text.strip_prefix(start))
+    .unwrap_or(text);
     let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     match what.split_once(": ") {
         Some((field, what)) if is_name(field) => field_fault(field, what),
@@ -346,7 +351,7 @@ mod tests {
     #[test]
     fn a_forms_fault_names_its_field() {
         let text = "Failed to deserialize form body: quantity: invalid digit found in string";
-        let Error::Problem { field, .. } = form_fault(text) else {
+        let Error::Problem { field, .. } = urlencoded_fault(text) else {
             panic!();
         };
         assert_eq!(field.as_deref(), Some("quantity"));

@@ -81,7 +81,7 @@ impl CheckoutBody {
         } = self;
         let email = fields::email(&email)?;
         if lines.is_empty() || lines.len() > LINES_MAX {
-            let rule = format!("an order has 1 to {LINES_MAX} lines");
+            let rule = format!("An order has 1 to {LINES_MAX} lines.");
             return Err(invalid("lines", rule));
         }
         let provider = payment::provider(&method)?;
@@ -104,11 +104,11 @@ fn check_lines(bodies: &[LineBody]) -> Result<Vec<Line>, Error> {
     for (index, body) in bodies.iter().enumerate() {
         let id_field = format!("lines[{index}].product_id");
         let product = fields::id(&body.product_id)
-            .ok_or_else(|| invalid(&*id_field, "a product id is a UUID"))?;
+            .ok_or_else(|| invalid(&*id_field, "A product id is a UUID."))?;
         let quantity = fields::quantity(&format!("lines[{index}].quantity"), body.quantity)?;
         // Adding the quantities up would leave an error about one of them without a line to name.
         if let Some(first) = lines.iter().position(|line| line.product == product) {
-            let detail = format!("lines[{first}] has this product already; give one quantity");
+            let detail = format!("lines[{first}] has this product already; give one quantity.");
             return Err(invalid(id_field, detail));
         }
         lines.push(Line { product, quantity });

@@ -69,14 +69,14 @@ impl PageQuery {
                 .ok()
                 .filter(|limit| (1..=LIMIT_MAX).contains(limit) && !text.starts_with('+'))
                 .ok_or_else(|| {
-                    let rule = format!("a page has 1 to {LIMIT_MAX} rows");
+                    let rule = format!("A page has 1 to {LIMIT_MAX} rows.");
                     Error::field(Kind::Invalid, "limit", rule)
                 })?,
         };
         let before = match self.cursor.as_deref() {
             None => Uuid::max(),
             Some(text) => parse(list, text).ok_or_else(|| {
-                let rule = "a cursor is the `next` of an earlier page of the same list";
+                let rule = "A cursor is the `next` of an earlier page of the same list.";
                 Error::field(Kind::Invalid, "cursor", rule)
             })?,
         };

@@ -6,6 +6,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use shared::error::Kind;
 use uuid::Uuid;
 
+use crate::extract::urlencoded_fault;
 use crate::{App, Error};
 
 /// The column is `varchar(200)`; MySQL counts characters, as we do.
@@ -32,7 +33,7 @@ pub(crate) fn title(text: &str) -> Result<String, Error> {
     let text = text.trim();
     let length = text.chars().count();
     if length == 0 || length > TITLE_CHARS_MAX || text.chars().any(char::is_control) {
-        let rule = format!("a title has 1 to {TITLE_CHARS_MAX} characters on one line");
+        let rule = format!("A title has 1 to {TITLE_CHARS_MAX} characters on one line.");
         return Err(invalid("title", rule));
     }
     Ok(text.to_owned())
@@ -52,7 +53,7 @@ pub(crate) fn email(text: &str) -> Result<String, Error> {
     if ok {
         Ok(address)
     } else {
-        Err(invalid("email", "this is not an e-mail address"))
+        Err(invalid("email", "This is not an e-mail address."))
     }
 }
 
@@ -78,7 +79,7 @@ pub(crate) fn quantity(field: &str, number: i64) -> Result<i32, Error> {
     i32::try_from(number)
         .ok()
         .filter(|n| (1..=QUANTITY_MAX).contains(&i64::from(*n)))
-        .ok_or_else(|| invalid(field, format!("a quantity is 1 to {QUANTITY_MAX}")))
+        .ok_or_else(|| invalid(field, format!("A quantity is 1 to {QUANTITY_MAX}.")))
 }
 
 /// Units that there are.
@@ -86,7 +87,7 @@ pub(crate) fn available(number: i64) -> Result<i64, Error> {
     if (0..=AVAILABLE_MAX).contains(&number) {
         Ok(number)
     } else {
-        let rule = format!("the units available are 0 to {AVAILABLE_MAX}");
+        let rule = format!("The units available are 0 to {AVAILABLE_MAX}.");
         Err(invalid("available", rule))
     }
 }
@@ -135,7 +136,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Strict<T> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         match Query::<T>::from_request_parts(parts, app).await {
             Ok(Query(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Error::because(Kind::Invalid, rejection.body_text())),
+            Err(rejection) => Err(urlencoded_fault(&rejection.body_text())),
         }
     }
 }

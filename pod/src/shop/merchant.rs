@@ -57,7 +57,7 @@ async fn act(app: &App, shop: &Shop, call: Call, id: Uuid, event: Event) -> Resu
             let order = transition::lock(tx, id).await?;
             if transition::apply(tx, &order, event).await?.is_none() {
                 let (is, verb) = (order.status.as_str(), event.verb());
-                let detail = format!("an order that is {is} cannot be {verb}");
+                let detail = format!("An order that is {is} cannot be {verb}.");
                 return Err(Error::because(Kind::OrderState, detail));
             }
             if event == Event::Fulfil {

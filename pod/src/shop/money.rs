@@ -38,17 +38,17 @@ impl Currency {
     }
 }
 
-/// Why a text is not an amount; `Display` is what a client reads.
+/// Why a text is not an amount. `Display` is a sentence for the client: nothing else reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAmount {
     /// Not digits with at most one point.
-    #[error("an amount is a string of digits with a point, such as \"12.50\"")]
+    #[error("An amount is a string of digits with a point, such as \"12.50\".")]
     Form,
     /// A finer amount than the currency has.
-    #[error("{currency} amounts have at most {digits} digits after the point", currency = .0.as_str(), digits = .0.digits())]
+    #[error("{currency} amounts have at most {digits} digits after the point.", currency = .0.as_str(), digits = .0.digits())]
     TooFine(Currency),
     /// Too much for the column.
-    #[error("an amount has at most {WHOLE_DIGITS} digits before the point")]
+    #[error("An amount has at most {WHOLE_DIGITS} digits before the point.")]
     TooLarge,
 }
 

@@ -4,7 +4,6 @@ use axum::Json as Answer;
 use axum::extract::{FromRequestParts, State};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use http::header::AUTHORIZATION;
 use http::request::Parts;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -18,6 +17,7 @@ use super::cursor::{List, Page, PageQuery};
 use super::fields::{PathId, Strict};
 use super::money::{self, Currency};
 use super::state::Status;
+use crate::extract::bearer;
 use crate::{App, Consistency, Error, Merchant, Reader, Shop, Tx};
 
 /// What an order's access token begins with, so that it is not taken for a merchant's.
@@ -161,7 +161,7 @@ impl Viewer {
 }
 
 fn unauthorized() -> Error {
-    let detail = "give a merchant token, or the order's access token, as `authorization: Bearer` or `?access_token=`";
+    let detail = "This needs a merchant token, or the order's access token, as `authorization: Bearer` or `?access_token=`.";
     Error::because(Kind::Unauthorized, detail)
 }
 
@@ -170,14 +170,7 @@ impl FromRequestParts<App> for Viewer {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let Strict(query) = Strict::<AccessQuery>::from_request_parts(parts, app).await?;
-        let bearer = parts
-            .headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|text| text.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .map(|(_, token)| token.trim());
-        match (bearer, query.access_token) {
+        match (bearer(&parts.headers)?, query.access_token) {
             (Some(token), _) if token.starts_with(ACCESS_PREFIX) => Self::by_token(token),
             (Some(_), _) => Merchant::from_request_parts(parts, app)
                 .await

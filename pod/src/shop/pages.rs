@@ -79,7 +79,8 @@ pub(crate) async fn buy(
             let path = format!("{}/orders/{}?access_token={token}", shop.prefix(), order.id);
             Ok(see_other(&path))
         }
-        Err(error) if error.kind() == Kind::Timeout => {
+        // The same form once more ends the same order, whatever became of this try.
+        Err(error) if error.kind().retryable() => {
             Err(failed(error).again(Again::from(form.clone())))
         }
         Err(error) => Err(failed(error)),
@@ -94,7 +95,7 @@ async fn order_of(app: &App, shop: &Shop, form: &BuyForm) -> Result<Order, Error
         email: form.email.clone(),
         lines: vec![LineBody {
             product_id: form.product_id.clone(),
-            quantity: quantity.map_err(|_| invalid("quantity", "a quantity is a whole number"))?,
+            quantity: quantity.map_err(|_| invalid("quantity", "A quantity is a whole number."))?,
         }],
         payment: PaymentBody {
             method: "bogus".to_owned(),
@@ -115,7 +116,7 @@ async fn order_of(app: &App, shop: &Shop, form: &BuyForm) -> Result<Order, Error
     );
     let reply = checkout::check_out(app, shop, call, cart.check()?).await?;
     if reply.status() == StatusCode::PAYMENT_REQUIRED {
-        let detail = "nothing was charged; you can try again from the product's page";
+        let detail = "Nothing was charged. You can try again from the product's page.";
         return Err(Error::because(Kind::PaymentDeclined, detail));
     }
     serde_json::from_slice(reply.body())

@@ -105,7 +105,7 @@ pub(crate) fn provider(method: &str) -> Result<&'static dyn PaymentProvider, Err
             let known: Vec<_> = PROVIDERS.iter().map(|p| p.method()).collect();
             invalid(
                 "payment.method",
-                format!("known methods: {}", known.join(", ")),
+                format!("Known methods: {}.", known.join(", ")),
             )
         })
 }
@@ -135,7 +135,7 @@ pub(crate) async fn collect(at: At<'_>, charge: &Charge, resumed: bool) -> Resul
         Some(Answer::Final(verdict)) => Ok(verdict),
         Some(Answer::Thinking) | None => Err(Error::because(
             Kind::Timeout,
-            "the payment provider has not answered yet; send the same request again with the same Idempotency-Key",
+            "The payment provider has not answered yet; send the same request again with the same Idempotency-Key.",
         )),
     }
 }

@@ -201,7 +201,7 @@ impl ProductChange {
         if title.is_none() && price.is_none() && currency.is_none() && available.is_none() {
             return Err(Error::because(
                 shared::error::Kind::Invalid,
-                "nothing to change: give title, price or available",
+                "Nothing to change: give title, price or available.",
             ));
         }
         if let Some(code) = currency {
@@ -244,7 +244,7 @@ fn check_currency(code: &str, shop: Currency) -> Result<Currency, Error> {
     } else {
         Err(invalid(
             "currency",
-            format!("this shop sells in {}", shop.as_str()),
+            format!("This shop sells in {}.", shop.as_str()),
         ))
     }
 }

@@ -35,7 +35,7 @@ impl Profile {
             .await?;
         fresh
             .map(Arc::new)
-            .ok_or_else(|| Error::because(Kind::Unavailable, "the shop is not set up yet"))
+            .ok_or_else(|| Error::because(Kind::Unavailable, "The shop is not set up yet."))
     }
 
     /// The currency that the shop sells in.

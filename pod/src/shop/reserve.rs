@@ -100,7 +100,7 @@ fn items<'a>(lines: &[Line], products: &'a BTreeMap<Uuid, Priced>) -> Result<Vec
             None => Err(Error::field(
                 Kind::NotFound,
                 format!("lines[{index}].product_id"),
-                format!("this shop has no product {}", line.product),
+                format!("This shop has no product {}.", line.product),
             )),
         })
         .collect()
@@ -120,7 +120,7 @@ fn total(items: &[Item<'_>]) -> Result<(Decimal, Currency), Error> {
         Error::field(
             Kind::Invalid,
             "lines",
-            "the total is more than an order can hold",
+            "The total is more than an order can hold.",
         )
     })?;
     Ok((total, currency))
@@ -146,7 +146,7 @@ async fn take_units(tx: &mut Tx, items: &[Item<'_>]) -> Result<(), Error> {
                 Kind::InsufficientStock,
                 format!("lines[{}].quantity", item.index),
                 format!(
-                    "there are fewer than {quantity} left of {:?}",
+                    "There are fewer than {quantity} left of {:?}.",
                     item.product.title
                 ),
             ));

@@ -61,7 +61,7 @@ async fn answer(tx: &mut Tx, order: Uuid, status: Status) -> Result<Reply, Error
         Status::PaymentFailed => {
             let mut problem = Problem::new(Kind::PaymentDeclined);
             problem.detail = Some(format!(
-                "the payment of order {order} was declined; nothing was charged, and its units are back in stock"
+                "The payment of order {order} was declined; nothing was charged, and its units are back in stock."
             ));
             let body = serde_json::to_vec(&DeclinedProblem { problem, order })
                 .map_err(|e| Error::bug(format!("a problem is not JSON: {e}")))?;

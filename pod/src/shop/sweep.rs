@@ -29,7 +29,8 @@ pub(crate) fn job() -> Job {
     Job {
         name: "payments",
         every: EVERY,
-        due: "select distinct shop_id from payment where due_at <= utc_timestamp(3) limit 100".into(),
+        due: "select distinct shop_id from payment where due_at <= utc_timestamp(3) limit 100"
+            .into(),
         run: Box::new(|app, shop| Box::pin(async move { sweep(&app, &shop).await })),
     }
 }

@@ -205,7 +205,7 @@ impl Failure {
             name: site.name.clone(),
             prefix: site.prefix.clone(),
             title: error.kind().title(),
-            detail: error.client_text().map(|text| sentence(&text)),
+            detail: error.client_text(),
             again: None,
             back: "/".to_owned(),
             back_text: "To all products",
@@ -220,19 +220,8 @@ impl Failure {
     }
 
     pub(super) fn offer_again(&mut self, again: Again) {
-        self.title = "Your payment is still being checked";
-        self.detail = None;
         self.again = Some(again);
     }
-}
-
-/// A detail is the end of a sentence in a problem, and a sentence on a page.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let Some(first) = chars.next() else {
-        return String::new();
-    };
-    first.to_uppercase().chain(chars).chain(['.']).collect()
 }
 
 /// The page of an error; its status is the caller's.

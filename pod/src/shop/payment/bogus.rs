@@ -43,7 +43,7 @@ impl Outcome {
             .find(|outcome| outcome.as_str() == text);
         known.ok_or_else(|| {
             let words = Self::ALL.map(Self::as_str).join(", ");
-            invalid("payment.outcome", format!("the bogus gateway can {words}"))
+            invalid("payment.outcome", format!("The bogus gateway can {words}."))
         })
     }
 
