@@ -90,6 +90,7 @@ impl Maker<'_> {
                 ("pod", pod.id.to_string()),
                 ("name", quoted(&pod.name)),
                 ("process", seat.number.to_string()),
+                ("processes", pod.processes.to_string()),
                 ("listen", quoted(self.listen(&seat.name)?)),
                 ("admin", admin(ports)?),
                 ("key_file", path(&self.secret(&secrets::pod_key(pod.id)))),
