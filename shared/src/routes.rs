@@ -32,6 +32,7 @@ mod build;
 pub use build::Builder;
 
 mod index;
+mod probe;
 mod slot;
 
 /// Names of a shop are compared one after the other once its slot is found, so a look-up stays flat only while

@@ -1,36 +1,31 @@
 //! The shops of a route table and the index of their names, in shards.
 //!
-//! A shop is one slot of 40 bytes plus its names in one allocation (`handle\nhost\nhost`). The two indexes hold no
-//! names of their own: eight bytes a name (half of its hash, and the slot) and four bytes an id. A look-up reads two
+//! A shop is one slot ([`super::slot`]); the two indexes ([`super::probe`]) hold no names of their own. A look-up reads two
 //! shards and compares the name in the slot, so that an entry that points at a slot which changed meanwhile finds nothing
-//! wrong. A writer never holds two locks: a reader waits at most for one shard to grow (well under a millisecond with ten
+//! wrong. A writer never holds two locks: a reader waits at most for one shard to grow (about a millisecond with ten
 //! million shops), never for a whole change.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::quality::RandomState;
-use hashbrown::HashTable;
 use parking_lot::RwLock;
 
+use super::probe::{Probe, VALUE_MAX};
 use super::slot::{NameKind, Slot};
 use crate::{Placement, ShopId};
 
-/// With ten million shops a shard has 40,000 slots: growing it copies 1.6 MB, a fraction of a millisecond.
+/// With ten million shops a shard has 40,000 slots: growing it copies 2.5 MB, about a millisecond.
 const SHARDS: usize = 256;
-/// A slot's number within its shard takes 24 of the 32 bits of a [`Place`].
-const SLOTS_PER_SHARD_MAX: usize = 1 << 24;
 
 /// Which slot: the shard in the low byte, the slot's number above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u32);
+struct Place(u32);
 
 impl Place {
     fn new(shard: usize, slot: usize) -> Option<Self> {
-        if slot >= SLOTS_PER_SHARD_MAX {
-            return None;
-        }
-        u32::try_from(slot * SHARDS + shard).ok().map(Self)
+        let raw = u32::try_from(slot.checked_mul(SHARDS)? + shard).ok()?;
+        (raw <= VALUE_MAX).then_some(Self(raw))
     }
 
     const fn shard(self) -> usize {
@@ -45,8 +40,8 @@ impl Place {
 #[derive(Debug, Default)]
 struct Shard {
     slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
-    by_id: HashTable<u32>,
+    free: Vec<usize>,
+    by_id: Probe,
 }
 
 impl Shard {
@@ -54,34 +49,32 @@ impl Shard {
         self.slots.get(slot)?.as_ref()
     }
 
-    fn find(&self, hash: u64, shop: ShopId) -> Option<usize> {
-        let is = |slot: &u32| {
-            self.get(*slot as usize)
+    fn find(&self, half: u32, shop: ShopId) -> Option<usize> {
+        let is = |raw: u32| {
+            self.get(Place(raw).slot())
                 .is_some_and(|s| s.placement.shop() == shop)
         };
-        self.by_id.find(hash, is).map(|slot| *slot as usize)
+        self.by_id.find(half, is).map(|raw| Place(raw).slot())
     }
 }
 
-/// An entry of the name index.
+/// Where a name or an id is looked for.
 #[derive(Debug, Clone, Copy)]
-struct Name {
-    half: u32,
-    place: Place,
-}
-
-/// Where a name is looked for.
-#[derive(Debug, Clone, Copy)]
-struct NameKey {
+struct Key {
     shard: usize,
     half: u32,
 }
 
-impl NameKey {
-    /// What the table is asked with. The stored half of the hash gives the whole again, so a growing table reads no slot.
-    const fn spread(half: u32) -> u64 {
-        // 2^64 divided by the golden ratio (Knuth 6.4): the table wants its tag in the top bits.
-        (half as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+impl From<u64> for Key {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "one half is meant, and eight bits of the other"
+    )]
+    fn from(hash: u64) -> Self {
+        Self {
+            shard: (hash >> 32) as usize % SHARDS,
+            half: hash as u32,
+        }
     }
 }
 
@@ -90,7 +83,7 @@ impl NameKey {
 pub(super) struct Index {
     hasher: RandomState,
     shops: Box<[RwLock<Shard>]>,
-    names: Box<[RwLock<HashTable<Name>>]>,
+    names: Box<[RwLock<Probe>]>,
     len: AtomicUsize,
 }
 
@@ -106,10 +99,10 @@ impl Index {
             RwLock::new(Shard {
                 slots: Vec::with_capacity(each),
                 free: Vec::new(),
-                by_id: HashTable::with_capacity(each),
+                by_id: Probe::with_capacity(each),
             })
         };
-        let names = |_| RwLock::new(HashTable::with_capacity(each));
+        let names = |_| RwLock::new(Probe::with_capacity(each));
         Self {
             hasher: RandomState::default(),
             shops: (0..SHARDS).map(shard).collect(),
@@ -122,22 +115,12 @@ impl Index {
         self.len.load(Ordering::Relaxed)
     }
 
-    fn shop_key(&self, shop: ShopId) -> (usize, u64) {
-        let hash = self.hasher.hash_one(shop);
-        // The table takes the low bits and the top seven; these are from between.
-        ((hash >> 40) as usize % SHARDS, hash)
+    fn shop_key(&self, shop: ShopId) -> Key {
+        self.hasher.hash_one(shop).into()
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the low half is meant, and eight bits of the other"
-    )]
-    fn name_key(&self, kind: NameKind, name: &str) -> NameKey {
-        let hash = self.hasher.hash_one((kind, name));
-        NameKey {
-            shard: (hash >> 32) as usize % SHARDS,
-            half: hash as u32,
-        }
+    fn name_key(&self, kind: NameKind, name: &str) -> Key {
+        self.hasher.hash_one((kind, name)).into()
     }
 
     /// The shop of a name.
@@ -153,23 +136,22 @@ impl Index {
     ) -> Option<T> {
         let key = self.name_key(kind, name);
         let names = self.names[key.shard].read();
-        for entry in names.iter_hash(NameKey::spread(key.half)) {
-            if entry.half != key.half {
-                continue;
-            }
-            let shard = self.shops[entry.place.shard()].read();
-            if let Some(slot) = shard.get(entry.place.slot()).filter(|s| s.has(kind, name)) {
-                return Some(read(entry.place, slot));
-            }
-        }
-        None
+        let (mut read, mut found) = (Some(read), None);
+        names.find(key.half, |raw| {
+            let place = Place(raw);
+            let shard = self.shops[place.shard()].read();
+            let slot = shard.get(place.slot()).filter(|s| s.has(kind, name));
+            found = slot.and_then(|slot| Some(read.take()?(place, slot)));
+            found.is_some()
+        });
+        found
     }
 
     /// What is stored of a shop.
     pub(super) fn with_shop<T>(&self, shop: ShopId, read: impl FnOnce(&Slot) -> T) -> Option<T> {
-        let (shard, hash) = self.shop_key(shop);
-        let shard = self.shops[shard].read();
-        let slot = shard.find(hash, shop)?;
+        let key = self.shop_key(shop);
+        let shard = self.shops[key.shard].read();
+        let slot = shard.find(key.half, shop)?;
         shard.get(slot).map(read)
     }
 
@@ -210,29 +192,20 @@ impl Index {
 
     fn store(&self, new: Slot) -> Option<(Place, Option<Slot>)> {
         let shop = new.placement.shop();
-        let (number, hash) = self.shop_key(shop);
-        let mut shard = self.shops[number].write();
-        let shard = &mut *shard;
-        if let Some(slot) = shard.find(hash, shop) {
+        let key = self.shop_key(shop);
+        let mut shard = self.shops[key.shard].write();
+        if let Some(slot) = shard.find(key.half, shop) {
             let old = shard.slots[slot].replace(new);
-            return Some((Place::new(number, slot)?, old));
+            return Some((Place::new(key.shard, slot)?, old));
         }
-        let slot = match shard.free.pop() {
-            Some(slot) => slot as usize,
-            None => shard.slots.len(),
-        };
-        let place = Place::new(number, slot)?;
-        if slot == shard.slots.len() {
-            shard.slots.push(Some(new));
-        } else {
+        let slot = shard.free.last().copied().unwrap_or(shard.slots.len());
+        let place = Place::new(key.shard, slot)?;
+        if shard.free.pop().is_some() {
             shard.slots[slot] = Some(new);
+        } else {
+            shard.slots.push(Some(new));
         }
-        let Shard { slots, by_id, .. } = shard;
-        let rehash = |slot: &u32| {
-            let stored = slots.get(*slot as usize).and_then(Option::as_ref);
-            stored.map_or(0, |s| self.hasher.hash_one(s.placement.shop()))
-        };
-        by_id.insert_unique(hash, u32::try_from(slot).ok()?, rehash);
+        shard.by_id.insert(key.half, place.0);
         self.len.fetch_add(1, Ordering::Relaxed);
         Some((place, None))
     }
@@ -243,16 +216,9 @@ impl Index {
         let key = self.name_key(kind, name);
         {
             let mut names = self.names[key.shard].write();
-            let hash = NameKey::spread(key.half);
-            let is = |e: &Name| e.half == key.half && Some(e.place) == former;
-            if let Some(entry) = names.find_mut(hash, is) {
-                entry.place = place;
-            } else {
-                let entry = Name {
-                    half: key.half,
-                    place,
-                };
-                names.insert_unique(hash, entry, |e| NameKey::spread(e.half));
+            let switched = former.is_some_and(|former| names.replace(key.half, former.0, place.0));
+            if !switched {
+                names.insert(key.half, place.0);
             }
         }
         if let Some(former) = former.filter(|former| *former != place) {
@@ -266,32 +232,25 @@ impl Index {
 
     fn unpoint(&self, kind: NameKind, name: &str, place: Place) {
         let key = self.name_key(kind, name);
-        let mut names = self.names[key.shard].write();
-        let is = |e: &Name| e.half == key.half && e.place == place;
-        if let Ok(entry) = names.find_entry(NameKey::spread(key.half), is) {
-            entry.remove();
-        }
+        self.names[key.shard].write().remove(key.half, place.0);
     }
 
     /// Takes a shop out; `None` if it was not there.
     pub(super) fn remove(&self, shop: ShopId) -> Option<Slot> {
-        let (number, hash) = self.shop_key(shop);
+        let key = self.shop_key(shop);
         let (place, old) = {
-            let mut shard = self.shops[number].write();
-            let slot = shard.find(hash, shop)?;
+            let mut shard = self.shops[key.shard].write();
+            let slot = shard.find(key.half, shop)?;
+            let place = Place::new(key.shard, slot)?;
             let old = shard.slots[slot].take()?;
-            let number_of = u32::try_from(slot).ok()?;
-            if let Ok(entry) = shard.by_id.find_entry(hash, |s| *s == number_of) {
-                entry.remove();
-            }
-            (Place::new(number, slot)?, old)
+            shard.by_id.remove(key.half, place.0);
+            (place, old)
         };
         for (kind, name) in old.names() {
             self.unpoint(kind, name, place);
         }
         // Free only now: no name may point at the next owner of the slot.
-        let freed = u32::try_from(place.slot()).ok()?;
-        self.shops[number].write().free.push(freed);
+        self.shops[key.shard].write().free.push(place.slot());
         self.len.fetch_sub(1, Ordering::Relaxed);
         Some(old)
     }
