@@ -78,6 +78,9 @@ const USAGE: &str = "usage: tests/bench/run [table|edge|pod|all] [--seconds N] [
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (what, rest) = words.split_first().context(USAGE)?;
+    if let ("weigh", [file]) = (what.as_str(), rest) {
+        return table::weigh(file.as_ref());
+    }
     let options = Options::parse(rest).context(USAGE)?;
     report::say(&report::machine());
     match what.as_str() {

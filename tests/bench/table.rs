@@ -1,7 +1,9 @@
 //! The route table alone: look-ups, changes, memory, and its file.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rand::{RngExt, SeedableRng};
@@ -55,6 +57,29 @@ pub(crate) fn build(shops: u64, pod: std::net::SocketAddr) -> Result<RouteTable>
     }
 }
 
+/// What a table takes, in a process that holds nothing else: `bench weigh FILE`.
+pub(crate) fn weigh(path: &Path) -> Result<()> {
+    let before = process::memory(std::process::id());
+    let table = disk::load(path)?;
+    let bytes = process::memory(std::process::id()) - before;
+    report::say(&bytes.to_string());
+    drop(table);
+    Ok(())
+}
+
+fn weigh_apart(path: &Path) -> Result<u64> {
+    let me = std::env::current_exe().context("find this program")?;
+    let output = Command::new(me)
+        .arg("weigh")
+        .arg(path)
+        .output()
+        .context("weigh the table")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.trim()
+        .parse()
+        .with_context(|| format!("weigh the table: {text}"))
+}
+
 /// Prints the figures for each size.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut rows = Vec::new();
@@ -81,17 +106,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 #[expect(clippy::cast_precision_loss, reason = "figures for a table")]
 fn measure(shops: u64) -> Result<Vec<String>> {
+    // CPU time, since the machine may be busy with other things.
+    let now = || process::cpu(std::process::id());
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("routes.bin");
     disk::save(&build(shops, "127.0.0.1:9".parse()?)?, &path)?;
-    let before = process::memory(std::process::id());
-    let begun = Instant::now();
+    let begun = now();
     let table = disk::load(&path)?;
-    let load = begun.elapsed();
-    let memory = process::memory(std::process::id()).saturating_sub(before);
-    let begun = Instant::now();
+    let load = now() - begun;
+    let memory = weigh_apart(&path)?;
+    let begun = now();
     disk::save(&table, &path)?;
-    let save = begun.elapsed();
+    let save = now() - begun;
 
     let mut rng = rand::rngs::StdRng::seed_from_u64(1);
     let mut picks = || -> Vec<u64> { (0..LOOKUPS).map(|_| rng.random_range(1..=shops)).collect() };
@@ -107,21 +133,21 @@ fn measure(shops: u64) -> Result<Vec<String>> {
         .into_iter()
         .map(|id| format!("no-{id}.example").parse())
         .collect::<Result<_, _>>()?;
-    let per = |begun: Instant, count: usize| begun.elapsed().as_nanos() as f64 / count as f64;
+    let per = |begun: Duration, count: usize| (now() - begun).as_nanos() as f64 / count as f64;
 
-    let begun = Instant::now();
+    let begun = now();
     let found = hosts
         .iter()
         .filter(|host| black_box(table.lookup_host(host)).is_some())
         .count();
     let by_host = per(begun, LOOKUPS);
-    let begun = Instant::now();
+    let begun = now();
     let named = handles
         .iter()
         .filter(|name| black_box(table.lookup_handle(name)).is_some())
         .count();
     let by_handle = per(begun, LOOKUPS);
-    let begun = Instant::now();
+    let begun = now();
     let missed = absent
         .iter()
         .filter(|host| black_box(table.lookup_host(host)).is_none())
@@ -142,7 +168,7 @@ fn measure(shops: u64) -> Result<Vec<String>> {
             })
         })
         .collect::<Result<_>>()?;
-    let begun = Instant::now();
+    let begun = now();
     for change in &changes {
         table.apply(change)?;
     }
