@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use shared::telemetry::metric;
 use shared::{Epoch, Host, PodId, ShopId};
+use sqlx::pool::{PoolConnection, PoolConnectionMetadata};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use sqlx::{Sqlite, SqliteConnection};
 use tokio::sync::watch;
 
 /// Where new shops of each bucket go, and where one shop goes.
@@ -114,6 +115,7 @@ impl Catalog {
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .idle_timeout(None)
             .max_lifetime(None)
+            .after_release(end_transaction)
             .connect_with(options.clone())
             .await
             .map_err(OpenError::Open)?;
@@ -123,6 +125,7 @@ impl Catalog {
         let read = SqlitePoolOptions::new()
             .max_connections(READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_release(end_transaction)
             .connect_with(options.read_only(true).create_if_missing(false))
             .await
             .map_err(OpenError::Open)?;
@@ -140,23 +143,23 @@ impl Catalog {
     /// A new catalog begins a history of its own. Its number is the time, so that edges which followed a lost catalog
     /// see another incarnation and not a version they believe to have.
     async fn begin_history(&self) -> Result<(), CatalogError> {
-        let mut tx = self.write.begin_with("begin immediate").await?;
-        let now = now_ms();
+        let mut change = self.change("control").await?;
+        let now = change.at_ms;
         sqlx::query(
             "insert into catalog_meta (one, incarnation, reconciled, version, pruned, shop_last, event_last, created_ms) \
              values (1, $1, $1, 0, 0, 0, 0, $2) on conflict (one) do nothing",
         )
         .bind(now / 1000)
         .bind(now)
-        .execute(&mut *tx)
+        .execute(change.conn())
         .await?;
         sqlx::query(
             "with recursive bucket (n) as (select 0 union all select n + 1 from bucket where n < 1023) \
              insert into bucket_placement (bucket) select n from bucket where true on conflict (bucket) do nothing",
         )
-        .execute(&mut *tx)
+        .execute(change.conn())
         .await?;
-        tx.commit().await?;
+        change.commit().await?;
         let position = self.position().await?;
         self.changed.send_replace(position.version);
         Ok(())
@@ -178,18 +181,21 @@ impl Catalog {
         Position::read(&mut conn).await
     }
 
-    /// A consistent view of everything.
-    pub(crate) async fn snapshot(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
-        Ok(self.read.begin().await?)
+    /// A consistent view of everything, until it is dropped.
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        sqlx::raw_sql("begin").execute(&mut *conn).await?;
+        Ok(Snapshot(conn))
     }
 
     /// Begins a change; it holds the write lock until [`Change::commit`], or until it is dropped, which undoes it.
     pub(crate) async fn change(&self, actor: &str) -> Result<Change<'_>, CatalogError> {
         let begun = Instant::now();
-        let tx = self.write.begin_with("begin immediate").await?;
+        let mut conn = self.write.acquire().await?;
+        sqlx::raw_sql("begin immediate").execute(&mut *conn).await?;
         let actor = actor.to_owned();
         Ok(Change {
-            tx,
+            conn,
             catalog: self,
             actor,
             at_ms: now_ms(),
@@ -275,9 +281,44 @@ impl Position {
     }
 }
 
+/// Ends what a connection that comes back to its pool may have open.
+///
+/// sqlx's own `Transaction` is not used: SQLite ends a transaction by itself when the disk is full or fails, sqlx does
+/// not notice, and the connection then refuses every later transaction.
+fn end_transaction(
+    conn: &mut SqliteConnection,
+    _: PoolConnectionMetadata,
+) -> futures::future::BoxFuture<'_, Result<bool, sqlx::Error>> {
+    Box::pin(async move {
+        /// What SQLite says when nothing is open (`SQLITE_ERROR`).
+        const NOTHING_OPEN: &str = "1";
+        match sqlx::raw_sql("rollback").execute(conn).await {
+            Ok(_) => Ok(true),
+            Err(sqlx::Error::Database(error)) => Ok(error.code().as_deref() == Some(NOTHING_OPEN)),
+            Err(_) => Ok(false),
+        }
+    })
+}
+
+/// A consistent view of everything.
+pub(crate) struct Snapshot(PoolConnection<Sqlite>);
+
+impl std::ops::Deref for Snapshot {
+    type Target = SqliteConnection;
+    fn deref(&self) -> &SqliteConnection {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Snapshot {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.0
+    }
+}
+
 /// A change in the making: one transaction, with the write lock held.
 pub(crate) struct Change<'c> {
-    tx: Transaction<'static, Sqlite>,
+    conn: PoolConnection<Sqlite>,
     catalog: &'c Catalog,
     pub(crate) actor: String,
     pub(crate) at_ms: i64,
@@ -288,7 +329,7 @@ pub(crate) struct Change<'c> {
 impl Change<'_> {
     /// The connection inside the transaction.
     pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
-        &mut self.tx
+        &mut self.conn
     }
 
     /// Takes the next version; one for each row that changes, so that a page of changes can end anywhere.
@@ -296,7 +337,7 @@ impl Change<'_> {
         let version: i64 = sqlx::query_scalar(
             "update catalog_meta set version = version + 1 where one = 1 returning version",
         )
-        .fetch_one(&mut *self.tx)
+        .fetch_one(&mut *self.conn)
         .await?;
         self.version = Some(unsigned(version)?);
         Ok(version)
@@ -305,14 +346,14 @@ impl Change<'_> {
     /// Makes it durable, then wakes who waits.
     pub(crate) async fn commit(self) -> Result<(), CatalogError> {
         let Self {
-            tx,
+            mut conn,
             catalog,
             actor: _,
             at_ms: _,
             version,
             begun,
         } = self;
-        tx.commit().await?;
+        sqlx::raw_sql("commit").execute(&mut *conn).await?;
         metrics::histogram!(metric::CATALOG_COMMIT_SECONDS).record(begun.elapsed().as_secs_f64());
         if let Some(version) = version {
             catalog.changed.send_if_modified(|last| {
@@ -350,3 +391,6 @@ pub(crate) fn epoch(raw: i64) -> Result<Epoch, CatalogError> {
 pub(crate) fn word<T>(parsed: Option<T>, text: &str) -> Result<T, CatalogError> {
     parsed.ok_or_else(|| CatalogError::Corrupt(format!("the word {text:?}")))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

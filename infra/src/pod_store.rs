@@ -204,11 +204,7 @@ impl Session {
     ) -> Result<T, PodStoreError> {
         match answer {
             Ok(Ok(it)) => Ok(it),
-            Ok(Err(source)) => Err(PodStoreError::Statement {
-                pod: self.pod,
-                address: self.at(),
-                source,
-            }),
+            Ok(Err(source)) => Err(PodStoreError::of_statement(self.pod, self.at(), source)),
             Err(_) => Err(PodStoreError::Timeout {
                 pod: self.pod,
                 address: self.at(),

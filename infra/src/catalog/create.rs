@@ -54,6 +54,10 @@ pub struct Creation {
     pub new: NewShop,
     /// Whether it is being undone.
     pub undo: bool,
+    /// Whether nobody has tried to write the home yet: this process began it just now.
+    pub fresh: bool,
+    /// When it began.
+    pub begun_ms: i64,
 }
 
 /// How a request to make a shop stands.
@@ -102,6 +106,8 @@ impl Catalog {
             pod,
             new: new.clone(),
             undo: false,
+            fresh: true,
+            begun_ms: change.at_ms,
         };
         write_claims(&mut change, &creation).await?;
         change.commit().await?;
@@ -150,6 +156,8 @@ impl Catalog {
             pod,
             new,
             undo: _,
+            fresh: _,
+            begun_ms: _,
         } = creation;
         let mut change = self.change(actor).await?;
         change
@@ -253,6 +261,8 @@ fn creation_of(row: OperationRow) -> Result<Creation, CatalogError> {
         shop: shop_id(row.shop.ok_or_else(corrupt)?)?,
         pod: pod_id(row.pod.ok_or_else(corrupt)?)?,
         undo: row.step.as_deref() == Some(STEP_UNDO),
+        fresh: false,
+        begun_ms: row.created_ms,
         operation: row.id,
         actor: row.actor,
         new,
@@ -338,6 +348,8 @@ async fn write_claims(change: &mut Change<'_>, creation: &Creation) -> Result<()
         pod,
         new,
         undo: _,
+        fresh: _,
+        begun_ms: _,
     } = creation;
     let at_ms = change.at_ms;
     sqlx::query(

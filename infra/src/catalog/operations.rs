@@ -20,7 +20,7 @@ pub(super) struct OperationRow {
     pub(super) detail: String,
     pub(super) error: Option<String>,
     pub(super) actor: String,
-    created_ms: i64,
+    pub(super) created_ms: i64,
     changed_ms: i64,
     pub(super) shop: Option<i64>,
     pub(super) pod: Option<i64>,

@@ -3,6 +3,7 @@
 use shared::{Epoch, PlacementState, PodId, ShopId};
 use sqlx::SqliteConnection;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::shops::ShopRef;
 use super::{
@@ -98,7 +99,9 @@ impl Catalog {
         .fetch_optional(&mut *view)
         .await?;
         let Some((Some(pod), name, Some(raw_epoch), state, since)) = row else {
-            return Err(CatalogError::not_found("placement of that shop at", at));
+            let at = at.format(&Rfc3339).unwrap_or_default();
+            let what = "owner of that shop at";
+            return Err(CatalogError::not_found(what, at));
         };
         Ok(PlacementAt {
             shop: shop_id(shop)?,

@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 
 use shared::PlacementState;
 use shared::routes::wire::{self, Change, Changes, Counts, Header, Line, Now};
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use sqlx::SqliteConnection;
 
 use super::{
-    Catalog, CatalogError, Position, epoch, pod_id, shop_id, shops, signed, unsigned, word,
+    Catalog, CatalogError, Position, Snapshot, epoch, pod_id, shop_id, shops, signed, unsigned,
+    word,
 };
 
 /// Changes in one answer: some hundred kilobytes at most in practice; an edge asks again at once for more.
@@ -102,7 +103,7 @@ enum Next {
 
 /// A full table on its way out. It holds a reader and its snapshot until it is dropped.
 pub struct TableReader {
-    view: Transaction<'static, Sqlite>,
+    view: Snapshot,
     next: Next,
     counts: Counts,
 }

@@ -54,6 +54,16 @@ pub enum PodStoreError {
         /// Its primary.
         address: String,
     },
+    /// The connection broke while an answer was waited for.
+    #[error("the connection to the database of pod {pod} at {address} broke")]
+    Broken {
+        /// Which pod.
+        pod: PodId,
+        /// The server.
+        address: String,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
     /// A statement failed.
     #[error("the database of pod {pod} at {address} refused a statement")]
     Statement {
@@ -96,12 +106,51 @@ pub enum PodStoreError {
 }
 
 impl PodStoreError {
+    /// What an answer to a statement means when there is none.
+    pub(super) fn of_statement(pod: PodId, address: String, source: sqlx::Error) -> Self {
+        if source.as_database_error().is_some() {
+            Self::Statement {
+                pod,
+                address,
+                source,
+            }
+        } else {
+            Self::Broken {
+                pod,
+                address,
+                source,
+            }
+        }
+    }
+
+    /// What happened and why, in one sentence: the driver's own text repeats its causes.
+    pub(crate) fn brief(&self) -> String {
+        match self {
+            Self::Unreachable {
+                source: Some(source),
+                ..
+            }
+            | Self::Broken { source, .. }
+            | Self::Statement { source, .. } => format!("{self}: {source}"),
+            Self::Unreachable { source: None, .. } => format!("{self}: it did not answer in time"),
+            Self::Catalog(error) => shared::error::chain(error),
+            Self::NoPrimary { .. }
+            | Self::Secret { .. }
+            | Self::Busy { .. }
+            | Self::Timeout { .. }
+            | Self::NoIdentity { .. }
+            | Self::OtherPod { .. }
+            | Self::Closed { .. }
+            | Self::Home(_) => self.to_string(),
+        }
+    }
+
     /// Whether the step may have happened after all: the answer to a statement is missing.
     pub fn unknown(&self) -> bool {
         match self {
-            Self::Timeout { .. } => true,
-            Self::Statement { source, .. } => source.as_database_error().is_none(),
-            Self::Catalog(_)
+            Self::Timeout { .. } | Self::Broken { .. } => true,
+            Self::Statement { .. }
+            | Self::Catalog(_)
             | Self::NoPrimary { .. }
             | Self::Secret { .. }
             | Self::Unreachable { .. }
@@ -130,6 +179,7 @@ impl PodStoreError {
             | Self::Unreachable { .. }
             | Self::Busy { .. }
             | Self::Timeout { .. }
+            | Self::Broken { .. }
             | Self::NoIdentity { .. }
             | Self::OtherPod { .. }
             | Self::Closed { .. }
@@ -148,16 +198,15 @@ impl Classify for PodStoreError {
             | Self::NoPrimary { .. }
             | Self::Unreachable { .. }
             | Self::Timeout { .. }
+            | Self::Broken { .. }
             | Self::Closed { .. }
             | Self::NoIdentity { .. }
             | Self::OtherPod { .. } => Kind::Unavailable,
-            Self::Statement { source, .. } => match self.number() {
+            Self::Statement { .. } => match self.number() {
                 Some(number) if READ_ONLY.contains(&number) || LOCKED.contains(&number) => {
                     Kind::Unavailable
                 }
-                Some(_) => Kind::Internal,
-                None if source.as_database_error().is_none() => Kind::Unavailable,
-                None => Kind::Internal,
+                Some(_) | None => Kind::Internal,
             },
         }
     }
@@ -167,17 +216,15 @@ impl Classify for PodStoreError {
             Self::Catalog(error) => error.client_text(),
             Self::Statement { source, .. } => {
                 // What the server says of its own state helps an operator; statements are not in it.
-                let said = source.as_database_error().map(|e| e.message().to_owned());
-                Some(format!(
-                    "{self}: {}",
-                    said.unwrap_or_else(|| "the connection broke".into())
-                ))
+                let said = source.as_database_error()?.message().to_owned();
+                Some(format!("{self}: {said}"))
             }
             Self::NoPrimary { .. }
             | Self::Secret { .. }
             | Self::Unreachable { .. }
             | Self::Busy { .. }
             | Self::Timeout { .. }
+            | Self::Broken { .. }
             | Self::NoIdentity { .. }
             | Self::OtherPod { .. }
             | Self::Closed { .. }

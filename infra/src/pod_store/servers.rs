@@ -148,11 +148,7 @@ impl Watched {
                 self.conn = Some(conn);
                 Ok(it)
             }
-            Ok(Err(source)) => Err(PodStoreError::Statement {
-                pod,
-                address,
-                source,
-            }),
+            Ok(Err(source)) => Err(PodStoreError::of_statement(pod, address, source)),
             Err(_) => Err(PodStoreError::Timeout { pod, address }),
         }
     }

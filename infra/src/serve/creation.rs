@@ -1,6 +1,7 @@
 //! Drives the making of a shop: names in the catalog, home at the pod, placement in the catalog. Driven by the request,
 //! by the same request again, and after a crash by [`super::resume`], always through the same steps.
 
+use shared::ShopId;
 use shared::error::Kind;
 use uuid::Uuid;
 
@@ -10,7 +11,9 @@ use super::homes::Homes;
 use crate::api::Shop;
 use crate::catalog::{Begun, Catalog, CatalogError, Creation, NewShop, ShopRef};
 use crate::pod_store::PodStoreError;
-use shared::ShopId;
+
+/// How long a resumed creation waits for its pod: longer than a primary takes to come back, short for a name to be held.
+const PATIENCE_MS: i64 = 60_000;
 
 /// Makes a shop, or goes on with the same request's.
 pub(super) async fn create<H: Homes>(
@@ -44,34 +47,59 @@ pub(super) async fn drive<H: Homes>(
     homes: &H,
     creation: &Creation,
 ) -> Answer<Shop> {
-    let Creation {
-        operation,
-        actor: _,
-        shop,
-        pod,
-        new,
-        undo,
-    } = creation;
-    if *undo {
+    if creation.undo {
         undo_home(catalog, homes, creation).await?;
-        return Err(Failure::new(
-            Kind::Conflict,
-            format!("operation {operation} was undone"),
-        ));
+        let text = format!("operation {} was undone", creation.operation);
+        return Err(Failure::new(Kind::Conflict, text));
     }
-    if let Err(error) = homes.create(*pod, *shop, &new.handle, &new.currency).await {
-        return Err(give_up(catalog, homes, creation, error).await);
+    match write_home(homes, creation).await {
+        Ok(()) => place(catalog, creation).await,
+        Err(error) => Err(give_up(catalog, homes, creation, error).await),
     }
+}
+
+/// As [`drive`], but a pod that cannot be reached for a while undoes nothing: after a restart of everything the control
+/// server is up before the primaries are open.
+pub(super) async fn resume<H: Homes>(
+    catalog: &Catalog,
+    homes: &H,
+    creation: &Creation,
+    now_ms: i64,
+) -> Answer<Shop> {
+    if creation.undo {
+        return drive(catalog, homes, creation).await;
+    }
+    match write_home(homes, creation).await {
+        Ok(()) => place(catalog, creation).await,
+        Err(error) if error.passes() && now_ms < creation.begun_ms + PATIENCE_MS => {
+            Err(Failure::from(error))
+        }
+        Err(error) => Err(give_up(catalog, homes, creation, error).await),
+    }
+}
+
+async fn write_home<H: Homes>(homes: &H, creation: &Creation) -> Result<(), PodStoreError> {
+    let NewShop {
+        handle, currency, ..
+    } = &creation.new;
+    homes
+        .create(creation.pod, creation.shop, handle, currency)
+        .await
+}
+
+async fn place(catalog: &Catalog, creation: &Creation) -> Answer<Shop> {
     match catalog.finish_creation(creation).await {
         Ok(shop) => {
-            tracing::info!(shop = shop.id.get(), handle = %shop.handle, pod = pod.get(), "shop made");
+            let pod = creation.pod.get();
+            tracing::info!(shop = shop.id.get(), handle = %shop.handle, pod, "shop made");
             Ok(shop)
         }
-        // Somebody else drove it to its end meanwhile: there, or undone.
-        Err(CatalogError::Stale(_)) => Ok(catalog.shop(&ShopRef::Id(*shop)).await?),
+        // Somebody else drove it to its end meanwhile: it is there, or undone.
+        Err(CatalogError::Stale(_)) => Ok(catalog.shop(&ShopRef::Id(creation.shop)).await?),
         // The names stay claimed and the home stands: the next try ends it.
         Err(error) => Err(Failure::from(error).and(&format!(
-            "operation {operation} goes on by itself; repeat the request to see"
+            "operation {} goes on by itself; repeat the request to see",
+            creation.operation
         ))),
     }
 }
@@ -83,14 +111,11 @@ async fn give_up<H: Homes>(
     creation: &Creation,
     error: PodStoreError,
 ) -> Failure {
-    let log = shared::error::chain(&error);
+    // Nobody tried before, and this try got no further than to be refused: there is nothing at the pod.
+    let nothing_there = creation.fresh && !error.unknown();
+    let undone = catalog.undo_creation(creation, &error.brief()).await;
     let failure = Failure::from(error);
-    tracing::warn!(
-        shop = creation.shop.get(),
-        operation = creation.operation,
-        "shop not made: {log}"
-    );
-    let undo = match catalog.undo_creation(creation, &log).await {
+    let undo = match undone {
         Ok(undo) => undo,
         Err(CatalogError::Stale(_)) => return failure,
         Err(undo) => {
@@ -98,7 +123,12 @@ async fn give_up<H: Homes>(
             return failure.and("the names stay taken until the next try");
         }
     };
-    match undo_home(catalog, homes, &undo).await {
+    let ended = if nothing_there {
+        catalog.creation_undone(&undo).await.map_err(Failure::from)
+    } else {
+        undo_home(catalog, homes, &undo).await
+    };
+    match ended {
         Ok(()) => failure.and("nothing was made, the names are free"),
         Err(_) => failure.and("the shop was not made, its names are free"),
     }
@@ -112,3 +142,6 @@ async fn undo_home<H: Homes>(catalog: &Catalog, homes: &H, creation: &Creation) 
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

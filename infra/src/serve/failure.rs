@@ -124,6 +124,9 @@ impl From<CatalogError> for Failure {
 
 impl From<PodStoreError> for Failure {
     fn from(error: PodStoreError) -> Self {
-        Self::of(&error)
+        Self {
+            log: Some(error.brief()),
+            ..Self::of(&error)
+        }
     }
 }

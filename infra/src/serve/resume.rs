@@ -68,7 +68,9 @@ async fn end(app: &App, group: Vec<Work>) {
                 let Some(_turn) = app.shops.try_take(creation.shop) else {
                     continue;
                 };
-                let ended = creation::drive(&app.catalog, store, &creation).await.err();
+                let ended = creation::resume(&app.catalog, store, &creation, now_ms())
+                    .await
+                    .err();
                 (creation.operation, ended)
             }
             Work::Order(order) => {

@@ -3,7 +3,6 @@
 //! Writes must be off before anybody is told that they are: so the home comes first, and the catalog after it. Only
 //! `offline` goes the other way, since edges refuse such a shop by themselves: the sooner they know, the better.
 
-use shared::error::Classify as _;
 use shared::{PlacementState, ShopId};
 
 use super::app::Turns;
@@ -51,15 +50,8 @@ pub(super) async fn drive<H: Homes>(
         }
     }
     if let Err(error) = homes.set_state(*pod, *shop, *epoch, *to).await {
-        let text = shared::error::chain(&error);
+        let text = error.brief();
         let passes = error.passes();
-        tracing::warn!(
-            shop = shop.get(),
-            operation,
-            kind = error.kind().slug(),
-            "{}: {text}",
-            to.as_str()
-        );
         let noted = if passes {
             catalog.delay_state(order, &text).await
         } else {
