@@ -356,7 +356,7 @@ mod tests {
         };
         assert_eq!(field.as_deref(), Some("quantity"));
         let Error::Problem { field, .. } =
-            form_fault("Failed to deserialize form body: missing field `key`")
+            urlencoded_fault("Failed to deserialize form body: missing field `key`")
         else {
             panic!();
         };
