@@ -60,7 +60,10 @@ impl Admin {
             .with_state(shared);
         let stopped = stop.clone().cancelled_owned();
         tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
+            if let Err(error) = axum::serve(listener, router)
+                .with_graceful_shutdown(stopped)
+                .await
+            {
                 tracing::error!(%error, "the admin port ended");
             }
         });
@@ -88,20 +91,32 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
         phase: shared.phase.word(),
         pod: shared.app.pod().get(),
         process: shared.app.config().process,
-        primary: if servers.primary_open() { "open" } else { "not open" },
+        primary: if servers.primary_open() {
+            "open"
+        } else {
+            "not open"
+        },
         replicas: servers
             .describe()
             .into_iter()
             .map(|(address, standing)| ReplicaLine { address, standing })
             .collect(),
     };
-    let status = if shared.phase.serving() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if shared.phase.serving() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     (status, Json(ready)).into_response()
 }
 
 async fn render(State(shared): State<Arc<Shared>>) -> Response {
     match &shared.metrics {
-        Some(metrics) => ([(header::CONTENT_TYPE, MetricsText::CONTENT_TYPE)], metrics.render()).into_response(),
+        Some(metrics) => (
+            [(header::CONTENT_TYPE, MetricsText::CONTENT_TYPE)],
+            metrics.render(),
+        )
+            .into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

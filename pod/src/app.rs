@@ -68,7 +68,12 @@ impl App {
         F: for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<Reply, Error>> + Send + Sync + 'static,
     {
         let (started, wait) = (Instant::now(), self.limit_wait());
-        let turn = match self.0.flights.enter(shop.id(), &call, started + wait).await? {
+        let turn = match self
+            .0
+            .flights
+            .enter(shop.id(), &call, started + wait)
+            .await?
+        {
             Entered::Answer(reply) => return Ok(reply),
             Entered::Run(turn) => turn,
         };
@@ -83,7 +88,10 @@ impl App {
                         Claim::Answered(reply) => return Ok(reply),
                         Claim::New => {}
                         Claim::Begun(_) => {
-                            return Err(Error::bug(format!("{} has one step and was begun", call.endpoint)));
+                            return Err(Error::bug(format!(
+                                "{} has one step and was begun",
+                                call.endpoint
+                            )));
                         }
                     }
                     let reply = run(tx).await?;
@@ -106,7 +114,12 @@ impl App {
         F: for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<Vec<u8>, Error>> + Send + Sync + 'static,
     {
         let (started, wait) = (Instant::now(), self.limit_wait());
-        let turn = match self.0.flights.enter(shop.id(), &call, started + wait).await? {
+        let turn = match self
+            .0
+            .flights
+            .enter(shop.id(), &call, started + wait)
+            .await?
+        {
             Entered::Answer(reply) => return Ok(First::Done(reply)),
             Entered::Run(turn) => turn,
         };
@@ -140,9 +153,10 @@ impl App {
                         return Ok(begun);
                     }
                     // Another process is between the two steps.
-                    Err(Error::Problem { kind: Kind::InFlight, .. })
-                        if started.elapsed() + DUPLICATE_POLL < wait =>
-                    {
+                    Err(Error::Problem {
+                        kind: Kind::InFlight,
+                        ..
+                    }) if started.elapsed() + DUPLICATE_POLL < wait => {
                         sleep(DUPLICATE_POLL).await;
                     }
                     Err(error) => return Err(error),
@@ -191,7 +205,8 @@ impl App {
     {
         let app = self.clone();
         let actor = *shop.actor();
-        self.spawn(async move { app.run(&actor, Arc::new(run)).await }).await
+        self.spawn(async move { app.run(&actor, Arc::new(run)).await })
+            .await
     }
 
     /// A read, of one consistent snapshot.
@@ -202,7 +217,8 @@ impl App {
     {
         let db = self.0.db.clone();
         let actor = *shop.actor();
-        self.spawn(async move { Ok(db.read(&actor, need, Arc::new(run)).await?.value) }).await
+        self.spawn(async move { Ok(db.read(&actor, need, Arc::new(run)).await?.value) })
+            .await
     }
 
     /// An `eventual` read through the cache; `None` is cached too.
@@ -215,9 +231,15 @@ impl App {
     ) -> Result<Option<Arc<T>>, Error>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
-        F: for<'r> Fn(&'r mut Reader) -> BoxFuture<'r, Result<Option<T>, Error>> + Send + Sync + 'static,
+        F: for<'r> Fn(&'r mut Reader) -> BoxFuture<'r, Result<Option<T>, Error>>
+            + Send
+            + Sync
+            + 'static,
     {
-        self.0.cache.get(self, *shop.actor(), entity, id, Arc::new(load)).await
+        self.0
+            .cache
+            .get(self, *shop.actor(), entity, id, Arc::new(load))
+            .await
     }
 
     /// The pod's keys, to seal what clients bring back (order access tokens, cursors).

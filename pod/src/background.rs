@@ -15,7 +15,7 @@ use crate::host::Job;
 use crate::outbox::relay::Relay;
 use crate::outbox::rows;
 use crate::outbox::sink::{LogSink, RedisSink, Sink};
-use crate::{App, Error, Shop};
+use crate::{App, Error, Shop, meter};
 
 /// The lease's name in `pod_lease`.
 const LEASE: &str = "background";
@@ -36,13 +36,20 @@ impl Lease {
         Self {
             until: Mutex::new(None),
             // A restarted process is another owner: it waits for its former self's lease to end.
-            owner: format!("{}-{}-{}", config.pod, config.process, uuid::Uuid::now_v7().simple()),
+            owner: format!(
+                "{}-{}-{}",
+                config.pod,
+                config.process,
+                uuid::Uuid::now_v7().simple()
+            ),
         }
     }
 
     /// Whether it is held now.
     pub(crate) fn held(&self) -> bool {
-        self.until.lock().is_some_and(|until| until > Instant::now())
+        self.until
+            .lock()
+            .is_some_and(|until| until > Instant::now())
     }
 
     async fn keep(&self, app: &App) {
@@ -73,17 +80,29 @@ impl Lease {
         if self.until.lock().take().is_some()
             && let Err(error) = app.db().release(LEASE, &self.owner).await
         {
-            tracing::debug!(error = chain(&error), "the lease was not given up; it ends by itself");
+            tracing::debug!(
+                error = chain(&error),
+                "the lease was not given up; it ends by itself"
+            );
         }
     }
 }
 
 /// Runs everything until the token is cancelled.
-pub(crate) async fn run(app: App, jobs: Vec<Job>, mut sinks: Vec<Arc<dyn Sink>>, stop: CancellationToken) {
+pub(crate) async fn run(
+    app: App,
+    jobs: Vec<Job>,
+    mut sinks: Vec<Arc<dyn Sink>>,
+    stop: CancellationToken,
+) {
     let config = app.config();
     sinks.push(Arc::new(LogSink));
     if config.redis.is_some() {
-        sinks.push(Arc::new(RedisSink::new(app.clone(), config.pod, config.background.stream_len)));
+        sinks.push(Arc::new(RedisSink::new(
+            app.clone(),
+            config.pod,
+            config.background.stream_len,
+        )));
     }
     let lease = Arc::new(Lease::new(&app));
     let relay = Relay::new(app.clone(), sinks, lease.clone());
@@ -95,7 +114,7 @@ pub(crate) async fn run(app: App, jobs: Vec<Job>, mut sinks: Vec<Arc<dyn Sink>>,
             lease.keep(&app),
             run_relay(&app, &lease, &relay),
             futures::future::join_all(jobs),
-            tidy(&app),
+            tidy(&app, &lease),
         )
     };
     stop.run_until_cancelled(all).await;
@@ -129,7 +148,11 @@ async fn run_job(app: &App, lease: &Lease, job: &Job) {
         let shops = match app.db().due(&job.due).await {
             Ok(shops) => shops,
             Err(error) => {
-                tracing::debug!(job = job.name, error = chain(&error), "a job's look for due shops failed");
+                tracing::debug!(
+                    job = job.name,
+                    error = chain(&error),
+                    "a job's look for due shops failed"
+                );
                 continue;
             }
         };
@@ -146,20 +169,28 @@ async fn run_job(app: &App, lease: &Lease, job: &Job) {
     }
 }
 
-async fn tidy(app: &App) {
+async fn tidy(app: &App, lease: &Lease) {
     let mut ticks = interval(TIDY);
     loop {
         ticks.tick().await;
         app.db().pools().for_each(crate::db::Pool::sweep);
         app.cache().sweep();
         app.flights().sweep();
+        if lease.held()
+            && let Ok(count) = app.db().events_waiting().await
+        {
+            meter::events_waiting(count);
+        }
     }
 }
 
 /// Old answers and old events go, some hundred rows in a transaction.
 fn clean_ups(app: &App) -> [Job; 2] {
     let background = app.config().background.clone();
-    let (keys_s, events_s) = (background.keys_kept.as_secs(), background.events_kept.as_secs());
+    let (keys_s, events_s) = (
+        background.keys_kept.as_secs(),
+        background.events_kept.as_secs(),
+    );
     let batch = background.clean_batch;
     let keys = Job::new(
         "clean-keys",
@@ -175,21 +206,33 @@ fn clean_ups(app: &App) -> [Job; 2] {
                         "delete from idempotency where shop_id = ? and status is not null \
                          and created_at < now(3) - interval ? second order by created_at limit ?",
                     );
-                    tx.execute(delete.bind(tx.shop().get()).bind(keys_s).bind(batch)).await
+                    tx.execute(delete.bind(tx.shop().get()).bind(keys_s).bind(batch))
+                        .await
                 })
             }))
         },
     );
-    let events = Job::new("clean-events", background.clean_every, rows::old_shops(events_s), move |app, shop| {
-        Box::pin(repeat(app, shop, batch, move |tx| Box::pin(rows::clean(tx, events_s, batch))))
-    });
+    let events = Job::new(
+        "clean-events",
+        background.clean_every,
+        rows::old_shops(events_s),
+        move |app, shop| {
+            Box::pin(repeat(app, shop, batch, move |tx| {
+                Box::pin(rows::clean(tx, events_s, batch))
+            }))
+        },
+    );
     [keys, events]
 }
 
 /// Runs a deletion until there is less than a batch left.
 async fn repeat<F>(app: App, shop: Shop, batch: u32, delete: F) -> Result<(), Error>
 where
-    F: for<'t> Fn(&'t mut crate::Tx) -> futures::future::BoxFuture<'t, Result<u64, Error>> + Copy + Send + Sync + 'static,
+    F: for<'t> Fn(&'t mut crate::Tx) -> futures::future::BoxFuture<'t, Result<u64, Error>>
+        + Copy
+        + Send
+        + Sync
+        + 'static,
 {
     while app.transact(&shop, delete).await? == u64::from(batch) {}
     Ok(())

@@ -159,7 +159,14 @@ impl Cache {
         }
     }
 
-    fn join<T>(&self, app: &App, actor: Actor, entity: &'static Entity, key: &Key, load: Arc<Look<Option<T>>>) -> Flight
+    fn join<T>(
+        &self,
+        app: &App,
+        actor: Actor,
+        entity: &'static Entity,
+        key: &Key,
+        load: Arc<Look<Option<T>>>,
+    ) -> Flight
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
@@ -178,7 +185,9 @@ impl Cache {
         // its end and makes room for the next one. The lock held here keeps that from coming before the insertion.
         let task = app.work().spawn(fill.in_current_span());
         let flight = async move {
-            let ended = task.await.map_err(|e| Error::bug(format!("a fill of the cache ended: {e}")));
+            let ended = task
+                .await
+                .map_err(|e| Error::bug(format!("a fill of the cache ended: {e}")));
             ended.flatten().map_err(Arc::new)
         };
         let flight = flight.boxed().shared();
@@ -223,13 +232,27 @@ impl Cache {
         if text.len() <= VALUE_MAX {
             self.keep(key, &slot, &found.executed).await;
             if let Some(redis) = &self.redis {
-                redis.fill(key, &observed, loaded_ms, &found.executed, &text, entity.age_max).await;
+                redis
+                    .fill(
+                        key,
+                        &observed,
+                        loaded_ms,
+                        &found.executed,
+                        &text,
+                        entity.age_max,
+                    )
+                    .await;
             }
         }
         Ok(slot)
     }
 
-    async fn from_redis<T>(&self, key: &Key, entity: &Entity, stored: &redis::Stored) -> Option<Slot>
+    async fn from_redis<T>(
+        &self,
+        key: &Key,
+        entity: &Entity,
+        stored: &redis::Stored,
+    ) -> Option<Slot>
     where
         T: DeserializeOwned + Send + Sync + 'static,
     {
@@ -243,7 +266,9 @@ impl Cache {
             expires: Instant::now() + left,
         };
         // Refused by a drop of this process that Redis did not take.
-        self.keep(key, &slot, &stored.executed).await.then_some(slot)
+        self.keep(key, &slot, &stored.executed)
+            .await
+            .then_some(slot)
     }
 
     /// Into the process's layer, unless a drop refuses it; and out again if it was dropped meanwhile.
@@ -272,7 +297,8 @@ impl Cache {
     /// Drops a thing here: the mark first, then the read that is on its way (whoever asks from now on starts a new one),
     /// then the entry.
     pub(crate) async fn drop_here(&self, key: &Key, executed: Option<&str>) {
-        self.drops.mark(key, executed.and_then(|text| GtidSet::parse(text).ok()));
+        self.drops
+            .mark(key, executed.and_then(|text| GtidSet::parse(text).ok()));
         self.flights.lock().remove(key);
         self.process.invalidate(key).await;
     }
@@ -287,9 +313,18 @@ impl Cache {
     }
 }
 
-async fn read<T>(app: &App, actor: &Actor, fresh: bool, load: Arc<Look<Option<T>>>) -> Result<Found<Option<T>>, Error> {
+async fn read<T>(
+    app: &App,
+    actor: &Actor,
+    fresh: bool,
+    load: Arc<Look<Option<T>>>,
+) -> Result<Found<Option<T>>, Error> {
     if fresh {
-        match app.db().read(actor, Consistency::Strong, load.clone()).await {
+        match app
+            .db()
+            .read(actor, Consistency::Strong, load.clone())
+            .await
+        {
             Err(Error::NoPrimary { .. } | Error::Fence(Fence::Unready)) => {}
             Err(error) if error.kind() == Kind::Overloaded => {}
             answer => return answer,
@@ -311,6 +346,8 @@ fn jittered(age_max: Duration) -> Duration {
 }
 
 fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -132,7 +132,9 @@ impl Config {
 
     fn read(s: &mut Section<'_>) -> Option<Self> {
         let pod = s.required::<u64>("pod").and_then(|raw| {
-            PodId::new(raw).inspect_err(|e| s.fault("pod", e.to_string())).ok()
+            PodId::new(raw)
+                .inspect_err(|e| s.fault("pod", e.to_string()))
+                .ok()
         });
         let name = s.required("name");
         let process = s.within("process", 1, 1..=1_000);
@@ -145,7 +147,10 @@ impl Config {
             && let Err(error) = redis::Client::open(url.as_str())
         {
             // The URL is not repeated: it may hold a password.
-            s.fault("redis", format!("url is not a Redis URL: {}", error.category()));
+            s.fault(
+                "redis",
+                format!("url is not a Redis URL: {}", error.category()),
+            );
         }
         let limits = s.section("limits", Limits::read);
         let pools = s.section("pools", Pools::read);
@@ -176,7 +181,10 @@ fn keys(s: &Section<'_>, path: &Path) -> Option<PodKeys> {
             .inspect_err(|e| s.fault("key_file", format!("{}: {e}", path.display())))
             .ok(),
         Err(error) => {
-            s.fault("key_file", format!("{} cannot be read: {error}", path.display()));
+            s.fault(
+                "key_file",
+                format!("{} cannot be read: {error}", path.display()),
+            );
             None
         }
     }
@@ -191,13 +199,17 @@ impl Mysql {
         let monitor_password = s.secret("monitor_password");
         let primary = s.required("primary");
         let replicas = s.sections("replicas", Replica::read);
-        let tls = s.word("tls", Tls::Preferred, &[
-            ("disabled", Tls::Disabled),
-            ("preferred", Tls::Preferred),
-            ("required", Tls::Required),
-            ("verify_ca", Tls::VerifyCa),
-            ("verify_identity", Tls::VerifyIdentity),
-        ]);
+        let tls = s.word(
+            "tls",
+            Tls::Preferred,
+            &[
+                ("disabled", Tls::Disabled),
+                ("preferred", Tls::Preferred),
+                ("required", Tls::Required),
+                ("verify_ca", Tls::VerifyCa),
+                ("verify_identity", Tls::VerifyIdentity),
+            ],
+        );
         let ca_file = s.optional_path("ca_file");
         if matches!(tls, Tls::VerifyCa | Tls::VerifyIdentity) && ca_file.is_none() {
             s.fault("ca_file", "missing; tls asks for a verified certificate");
@@ -220,16 +232,27 @@ impl Replica {
     fn read(s: &mut Section<'_>) -> Option<Self> {
         let host = s.required("host");
         let port = s.required("port");
-        let group = s.word("group", Group::Online, &[
-            ("online", Group::Online),
-            ("batch", Group::Batch),
-            ("cdc", Group::Cdc),
-        ]);
+        let group = s.word(
+            "group",
+            Group::Online,
+            &[
+                ("online", Group::Online),
+                ("batch", Group::Batch),
+                ("cdc", Group::Cdc),
+            ],
+        );
         let weight = s.within("weight", 1, 0..=1_000);
         // The control server's business; read here so that one list of replicas serves both.
-        s.word("promotion", (), &[("prefer", ()), ("allow", ()), ("never", ())]);
+        s.word(
+            "promotion",
+            (),
+            &[("prefer", ()), ("allow", ()), ("never", ())],
+        );
         Some(Self {
-            at: Endpoint { host: host?, port: port? },
+            at: Endpoint {
+                host: host?,
+                port: port?,
+            },
             group,
             weight,
         })
@@ -292,7 +315,12 @@ pub(crate) mod tests {
             .replace("group = \"online\"", "group = \"fast\"")
             .replace("transaction = \"1s\"", "transaction = \"60s\"\ncolour = 1");
         let text = parse(&bad).unwrap_err().to_string();
-        for part in ["pod: pod id \"0\"", "group", "limits.transaction", "limits.colour: unknown key"] {
+        for part in [
+            "pod: pod id \"0\"",
+            "group",
+            "limits.transaction",
+            "limits.colour: unknown key",
+        ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
     }

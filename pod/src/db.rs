@@ -9,9 +9,10 @@ use std::sync::atomic::AtomicU64;
 use shared::PodId;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::config::{Config, Limits, Mysql, Pools, Tls};
+use crate::config::{Config, Limits, Mysql, Tls};
 use crate::home::Homes;
 
+mod breaker;
 mod commit;
 mod fault;
 mod fence;
@@ -28,6 +29,7 @@ mod write;
 pub use read::Reader;
 pub use tx::Tx;
 
+pub(crate) use breaker::Breaker;
 pub(crate) use fault::{Fault, Lost, number};
 pub(crate) use fence::{Seen, look};
 pub(crate) use gtid::GtidSet;
@@ -65,10 +67,18 @@ pub(crate) struct Db {
 
 impl Db {
     pub(crate) fn new(config: &Config) -> Self {
-        let Config { pools, mysql, reads, .. } = config;
-        let options = |at: &shared::config::Endpoint| options(mysql, at, &mysql.user, mysql.password.expose());
+        let Config {
+            pools,
+            mysql,
+            reads,
+            ..
+        } = config;
+        let options = |at: &shared::config::Endpoint| {
+            options(mysql, at, &mysql.user, mysql.password.expose())
+        };
         let primary = options(&mysql.primary);
-        let settings = |role, max| Settings {
+        let settings = |role, max, breaker: &Arc<Breaker>| Settings {
+            breaker: breaker.clone(),
             role,
             max,
             wait: pools.wait,
@@ -79,11 +89,16 @@ impl Db {
             per_shop: pools.per_shop(max),
             session: session(role == "write", config),
         };
-        let servers = Servers::new(config, |at| Pool::new(options(at), settings("replica", pools.replica)));
+        // The longest that the first round trip of the one that tries may take.
+        let breaker = || Arc::new(Breaker::new(pools.connect + config.limits.transaction));
+        let at_primary = breaker();
+        let servers = Servers::new(config, |at| {
+            Pool::new(options(at), settings("replica", pools.replica, &breaker()))
+        });
         Self {
             pod: config.pod,
-            write: Pool::new(primary.clone(), settings("write", pools.write)),
-            read: Pool::new(primary, settings("read", pools.read)),
+            write: Pool::new(primary.clone(), settings("write", pools.write, &at_primary)),
+            read: Pool::new(primary, settings("read", pools.read, &at_primary)),
             servers: Arc::new(servers),
             homes: Homes::new(reads.home_age),
             limits: config.limits.clone(),
@@ -93,13 +108,20 @@ impl Db {
 
     /// Every pool, for the task that sweeps them.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
-        [&self.write, &self.read].into_iter().chain(self.servers.pools())
+        [&self.write, &self.read]
+            .into_iter()
+            .chain(self.servers.pools())
     }
 }
 
 /// How to reach a server as an account. sqlx's own settings of the session are off: `||` keeps its meaning, and what
 /// there is to set is in [`session`].
-pub(crate) fn options(mysql: &Mysql, at: &shared::config::Endpoint, user: &str, password: &str) -> MySqlConnectOptions {
+pub(crate) fn options(
+    mysql: &Mysql,
+    at: &shared::config::Endpoint,
+    user: &str,
+    password: &str,
+) -> MySqlConnectOptions {
     let mode = match mysql.tls {
         Tls::Disabled => MySqlSslMode::Disabled,
         Tls::Preferred => MySqlSslMode::Preferred,
@@ -156,7 +178,8 @@ mod tests {
 
     #[test]
     fn statements_of_all_connections_stay_under_the_servers_default() {
-        let pools = (crate::config::limits::WRITE_CONNECTIONS + crate::config::limits::READ_CONNECTIONS)
+        let pools = (crate::config::limits::WRITE_CONNECTIONS
+            + crate::config::limits::READ_CONNECTIONS)
             * crate::config::limits::PROCESSES;
         assert!(pools as usize * STATEMENTS < 16_382);
     }

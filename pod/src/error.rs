@@ -114,16 +114,29 @@ impl Error {
     pub(crate) fn echo(&self) -> Self {
         let again = |source: &sqlx::Error| sqlx::Error::Protocol(source.to_string());
         match self {
-            Self::Problem { kind, detail, field } => Self::Problem {
+            Self::Problem {
+                kind,
+                detail,
+                field,
+            } => Self::Problem {
                 kind: *kind,
                 detail: detail.clone(),
                 field: field.clone(),
             },
             Self::Fence(fence) => Self::Fence(*fence),
-            Self::NoPrimary { what, source } => Self::NoPrimary { what, source: again(source) },
+            Self::NoPrimary { what, source } => Self::NoPrimary {
+                what,
+                source: again(source),
+            },
             Self::Slow(what) => Self::Slow(what),
-            Self::Conflict { what, source } => Self::Conflict { what, source: again(source) },
-            Self::Statement { what, source } => Self::Statement { what, source: again(source) },
+            Self::Conflict { what, source } => Self::Conflict {
+                what,
+                source: again(source),
+            },
+            Self::Statement { what, source } => Self::Statement {
+                what,
+                source: again(source),
+            },
             Self::Unknown(what) => Self::Unknown(what),
             Self::Bug(text) => Self::Bug(text.clone()),
         }
@@ -147,7 +160,9 @@ impl Classify for Error {
             Self::Fence(_) | Self::NoPrimary { .. } => Kind::Misdirected,
             Self::Slow(_) => Kind::Timeout,
             Self::Conflict { .. } => Kind::Overloaded,
-            Self::Statement { source, .. } if number(source).is_some_and(|n| NO_ROOM.contains(&n)) => {
+            Self::Statement { source, .. }
+                if number(source).is_some_and(|n| NO_ROOM.contains(&n)) =>
+            {
                 Kind::Unavailable
             }
             Self::Unknown(_) => Kind::Unavailable,
@@ -181,9 +196,17 @@ impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let kind = self.kind();
         match kind.fault() {
-            Fault::Server => tracing::error!(kind = kind.slug(), error = chain(&self), "answered an error"),
+            Fault::Server => tracing::error!(
+                kind = kind.slug(),
+                error = chain(&self),
+                "answered an error"
+            ),
             Fault::Client | Fault::State => {
-                tracing::debug!(kind = kind.slug(), error = chain(&self), "answered an error");
+                tracing::debug!(
+                    kind = kind.slug(),
+                    error = chain(&self),
+                    "answered an error"
+                );
             }
         }
         crate::meter::problem(kind);

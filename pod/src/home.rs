@@ -59,7 +59,9 @@ impl Homes {
 
 fn cached(seen: Seen, at: Instant) -> Result<Arc<CachedHome>, Error> {
     let ready = match &seen.ready_gtid {
-        Some(text) => Some(GtidSet::parse(text).map_err(|e| Error::bug(format!("a home's ready_gtid: {e}")))?),
+        Some(text) => Some(
+            GtidSet::parse(text).map_err(|e| Error::bug(format!("a home's ready_gtid: {e}")))?,
+        ),
         None => None,
     };
     Ok(Arc::new(CachedHome { seen, ready, at }))
@@ -68,7 +70,11 @@ fn cached(seen: Seen, at: Instant) -> Result<Arc<CachedHome>, Error> {
 impl Db {
     /// The home that allows this, from the cache or the primary. `None` where there is no primary to ask and replicas
     /// may stand in: then each replica's own home decides, in the snapshot that it answers from.
-    pub(crate) async fn allowed_home(&self, actor: &Actor, access: Access) -> Result<Option<Arc<CachedHome>>, Error> {
+    pub(crate) async fn allowed_home(
+        &self,
+        actor: &Actor,
+        access: Access,
+    ) -> Result<Option<Arc<CachedHome>>, Error> {
         let known = self.homes.get(actor.shop()).await;
         meter::home_cached(known.is_some());
         if let Some(home) = known
@@ -82,7 +88,7 @@ impl Db {
                 Ok(Some(home))
             }
             Err(Error::NoPrimary { .. } | Error::Fence(Fence::Unready))
-                if access == Access::Read && self.servers.orphaned() =>
+                if access == Access::Read && self.servers.may_stand_in() =>
             {
                 Ok(None)
             }
@@ -103,10 +109,16 @@ impl Db {
                 self.read.drop_idle();
                 return Err(Fault::of(WHAT, error, Lost::Before).into());
             }
-            Err(_) => return Err(Fault::Silent(WHAT).into()),
+            Err(_) => {
+                conn.pool().settings().breaker.silent();
+                return Err(Fault::Silent(WHAT).into());
+            }
         };
+        conn.pool().settings().breaker.answered();
         conn.give_back();
-        let row = rows.first().ok_or_else(|| Error::bug("pod_identity is empty"))?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Error::bug("pod_identity is empty"))?;
         let seen = Seen::read(row)?;
         self.check_primary(&seen)?;
         let home = cached(seen, at)?;

@@ -35,7 +35,12 @@ pub struct Job {
 
 impl Job {
     /// A job.
-    pub fn new<F>(name: &'static str, every: Duration, due: impl Into<Cow<'static, str>>, run: F) -> Self
+    pub fn new<F>(
+        name: &'static str,
+        every: Duration,
+        due: impl Into<Cow<'static, str>>,
+        run: F,
+    ) -> Self
     where
         F: Fn(App, Shop) -> BoxFuture<'static, Result<(), Error>> + Send + Sync + 'static,
     {
@@ -126,7 +131,10 @@ impl Host {
 
     /// Serves until `shutdown` ends, then drains: not ready first, then no new connections, then the requests and
     /// transactions that were begun, all within the drain's deadline.
-    pub async fn serve(self, shutdown: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
+    pub async fn serve(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> anyhow::Result<()> {
         let Self {
             app,
             listeners,
@@ -139,8 +147,16 @@ impl Host {
         let stop_background = CancellationToken::new();
         let stop_listening = CancellationToken::new();
         let watcher = tokio::spawn(app.db().servers.clone().watch(stop_background.clone()));
-        let follower = tokio::spawn(cache::redis::Redis::follow(app.clone(), stop_background.clone()));
-        let worker = tokio::spawn(background::run(app.clone(), jobs, sinks, stop_background.clone()));
+        let follower = tokio::spawn(cache::redis::Redis::follow(
+            app.clone(),
+            stop_background.clone(),
+        ));
+        let worker = tokio::spawn(background::run(
+            app.clone(),
+            jobs,
+            sinks,
+            stop_background.clone(),
+        ));
         let server = server::Server::new(app.clone(), router);
         let connections = server.listen(listeners, &stop_listening);
         admin.ready();

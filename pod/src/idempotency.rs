@@ -129,7 +129,8 @@ impl Row {
         let Some(status) = self.status else {
             return Ok(None);
         };
-        let status = StatusCode::from_u16(status).map_err(|_| Error::bug(format!("stored status {status}")))?;
+        let status = StatusCode::from_u16(status)
+            .map_err(|_| Error::bug(format!("stored status {status}")))?;
         // A rerun of this same request, after a commit whose answer was lost, finds its own work.
         let mine = self.holder.as_deref() == Some(me.as_bytes().as_slice());
         if !mine {
@@ -181,7 +182,9 @@ pub(crate) async fn claim(
         Ok(_) => return Ok(Claim::New),
         Err(error) if error.is_duplicate() => {}
         // Another process is in its transaction with this key and longer than the server waits for a row.
-        Err(Error::Conflict { .. }) if started.elapsed() + LOCK_WAIT > wait => return Err(in_flight()),
+        Err(Error::Conflict { .. }) if started.elapsed() + LOCK_WAIT / 2 > wait => {
+            return Err(in_flight());
+        }
         Err(error) => return Err(error),
     }
     // The insert has left a lock on the row, so that it is there, unless a clean-up took it in between.
@@ -212,7 +215,10 @@ pub(crate) async fn claim(
 /// Takes up a begun call for its last step, or finds its answer.
 pub(crate) async fn resume(tx: &mut Tx, call: &Call) -> Result<Option<Reply>, Error> {
     let Some(mut row) = find(tx, call).await? else {
-        return Err(Error::bug(format!("a call of {} ends that was not begun", call.endpoint)));
+        return Err(Error::bug(format!(
+            "a call of {} ends that was not begun",
+            call.endpoint
+        )));
     };
     call.same(&row.fingerprint)?;
     row.reply(tx.request())
@@ -232,11 +238,13 @@ async fn find(tx: &mut Tx, call: &Call) -> Result<Option<Row>, Error> {
 
 /// Leaves a note for the last step.
 pub(crate) async fn note(tx: &mut Tx, call: &Call, note: &[u8]) -> Result<(), Error> {
-    let update = sqlx::query("update idempotency set note = ? where shop_id = ? and endpoint = ? and idem_key = ?")
-        .bind(note)
-        .bind(tx.shop().get())
-        .bind(call.endpoint)
-        .bind(&call.key);
+    let update = sqlx::query(
+        "update idempotency set note = ? where shop_id = ? and endpoint = ? and idem_key = ?",
+    )
+    .bind(note)
+    .bind(tx.shop().get())
+    .bind(call.endpoint)
+    .bind(&call.key);
     tx.execute(update).await?;
     Ok(())
 }
@@ -244,7 +252,10 @@ pub(crate) async fn note(tx: &mut Tx, call: &Call, note: &[u8]) -> Result<(), Er
 /// Stores the answer.
 pub(crate) async fn store(tx: &mut Tx, call: &Call, reply: &Reply) -> Result<(), Error> {
     if reply.body.len() > ANSWER_MAX {
-        return Err(Error::bug(format!("an answer of {} is longer than {ANSWER_MAX} bytes", call.endpoint)));
+        return Err(Error::bug(format!(
+            "an answer of {} is longer than {ANSWER_MAX} bytes",
+            call.endpoint
+        )));
     }
     let me = tx.request();
     let update = sqlx::query(

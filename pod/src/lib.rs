@@ -29,10 +29,10 @@ pub use idempotency::{Call, Fingerprint, First};
 /// The database: pools, the guarded transaction, reads.
 pub mod db;
 pub use db::{Consistency, Reader, Tx};
-/// The process's cached homes.
-mod home;
 /// The cache in the process and in Redis.
 pub mod cache;
+/// The process's cached homes.
+mod home;
 pub use cache::Entity;
 /// Domain events, relayed in order.
 pub mod outbox;
@@ -43,18 +43,18 @@ pub use app::App;
 /// The table of an application's routes.
 pub mod routes;
 pub use routes::{Routes, Who};
-/// What runs without a request.
-mod background;
-/// Metrics.
-mod meter;
-/// Start-up checks.
-mod startup;
-/// The HTTP server towards the edges.
-mod server;
 /// The admin port.
 mod admin;
+/// What runs without a request.
+mod background;
 /// Build, mount, serve.
 pub mod host;
+/// Metrics.
+mod meter;
+/// The HTTP server towards the edges.
+mod server;
+/// Start-up checks.
+mod startup;
 pub use host::Host;
 /// The commerce application: the reference user of this library.
 pub mod shop;

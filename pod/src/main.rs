@@ -31,7 +31,11 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| {
         // clap's own exit code for usage is 2; ours is 64. Help and version are no errors.
-        let code = if error.use_stderr() { i32::from(EXIT_USAGE) } else { 0 };
+        let code = if error.use_stderr() {
+            i32::from(EXIT_USAGE)
+        } else {
+            0
+        };
         drop(error.print());
         std::process::exit(code);
     });
@@ -63,8 +67,16 @@ fn main() -> ExitCode {
 async fn run(config: Config) -> anyhow::Result<()> {
     let telemetry = telemetry::init("pod", &config.telemetry)?;
     let drain = config.limits.drain;
-    tracing::info!(pod = config.pod.get(), name = config.name, process = config.process, "starting");
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tracing::info!(
+        pod = config.pod.get(),
+        name = config.name,
+        process = config.process,
+        "starting"
+    );
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let mut stop = Box::pin(async move {
         tokio::select! {
             _ = term.recv() => {}
@@ -77,7 +89,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
         () = &mut stop => None,
     };
     if let Some(host) = host {
-        let host = shop::jobs().into_iter().fold(host.mount(shop::routes()), Host::job);
+        let host = shop::jobs()
+            .into_iter()
+            .fold(host.mount(shop::routes()), Host::job);
         host.serve(stop).await?;
     }
     telemetry.shutdown(drain);
@@ -91,7 +105,10 @@ fn print_routes() {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "before logs are set up, and for people")]
+#[expect(
+    clippy::print_stderr,
+    reason = "before logs are set up, and for people"
+)]
 fn say(text: &str) {
     eprintln!("{text}");
 }

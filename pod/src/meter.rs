@@ -36,7 +36,8 @@ pub(crate) fn pool_wait(pool: &'static str, waited: Duration, served: bool) {
 }
 
 pub(crate) fn pool_size(pool: &'static str, open: usize) {
-    gauge!(metric::POOL_CONNECTIONS, metric::POOL => pool).set(f64::from(u32::try_from(open).unwrap_or(u32::MAX)));
+    gauge!(metric::POOL_CONNECTIONS, metric::POOL => pool)
+        .set(f64::from(u32::try_from(open).unwrap_or(u32::MAX)));
 }
 
 pub(crate) fn commit(took: Duration) {

@@ -31,11 +31,17 @@ pub struct Event {
 
 impl Event {
     /// `kind` as `order.paid`, `subject` the id of the thing, `payload` JSON.
-    pub fn new(kind: &'static str, subject: impl Into<String>, payload: &impl Serialize) -> Result<Self, Error> {
-        let payload =
-            serde_json::to_string(payload).map_err(|e| Error::bug(format!("an event is not JSON: {e}")))?;
+    pub fn new(
+        kind: &'static str,
+        subject: impl Into<String>,
+        payload: &impl Serialize,
+    ) -> Result<Self, Error> {
+        let payload = serde_json::to_string(payload)
+            .map_err(|e| Error::bug(format!("an event is not JSON: {e}")))?;
         if payload.len() > PAYLOAD_MAX {
-            return Err(Error::bug(format!("an event {kind} is longer than {PAYLOAD_MAX} bytes")));
+            return Err(Error::bug(format!(
+                "an event {kind} is longer than {PAYLOAD_MAX} bytes"
+            )));
         }
         Ok(Self {
             kind,

@@ -73,7 +73,14 @@ impl Routes {
     verb!(patch, "PATCH", PATCH);
     verb!(delete, "DELETE", DELETE);
 
-    fn add<H, T>(mut self, method: &'static str, filter: MethodFilter, path: &'static str, who: Who, handler: H) -> Self
+    fn add<H, T>(
+        mut self,
+        method: &'static str,
+        filter: MethodFilter,
+        path: &'static str,
+        who: Who,
+        handler: H,
+    ) -> Self
     where
         H: Handler<T, App>,
         T: 'static,

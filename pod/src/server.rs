@@ -77,11 +77,22 @@ impl Server {
     }
 
     /// Accepts on all listeners until the token is cancelled; then each connection ends with the request it is at.
-    pub(crate) fn listen(&self, listeners: Vec<TcpListener>, stop: &CancellationToken) -> TaskTracker {
+    pub(crate) fn listen(
+        &self,
+        listeners: Vec<TcpListener>,
+        stop: &CancellationToken,
+    ) -> TaskTracker {
         let connections = TaskTracker::new();
         let ceiling = Arc::new(Semaphore::new(self.app.config().limits.connections));
         for listener in listeners {
-            let accept = accept(listener, self.layers.clone(), self.app.clone(), ceiling.clone(), connections.clone(), stop.clone());
+            let accept = accept(
+                listener,
+                self.layers.clone(),
+                self.app.clone(),
+                ceiling.clone(),
+                connections.clone(),
+                stop.clone(),
+            );
             let stop = stop.clone();
             connections.spawn(async move {
                 stop.run_until_cancelled(accept).await;

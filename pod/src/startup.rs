@@ -35,7 +35,10 @@ const AGAIN: Backoff = match Backoff::new(Duration::from_millis(200), Duration::
 pub(crate) struct Unfit(Vec<String>);
 
 fn lines(faults: &[String]) -> String {
-    faults.iter().map(|fault| format!("\n  - {fault}")).collect()
+    faults
+        .iter()
+        .map(|fault| format!("\n  - {fault}"))
+        .collect()
 }
 
 /// Why a server could not be asked.
@@ -51,11 +54,15 @@ impl Unasked {
         match number(&error) {
             // Starting, stopping, too many connections, offline mode.
             None | Some(1040 | 1053 | 1203 | 1226 | 3032) => Self::Away(error),
-            Some(1045) => Self::Refused(format!("{at} refuses the account: {error}; is the password this pod's?")),
-            Some(1044 | 1049) => {
-                Self::Refused(format!("{at} has no such database, or the account no rights on it: {error}"))
+            Some(1045) => Self::Refused(format!(
+                "{at} refuses the account: {error}; is the password this pod's?"
+            )),
+            Some(1044 | 1049) => Self::Refused(format!(
+                "{at} has no such database, or the account no rights on it: {error}"
+            )),
+            Some(1142 | 1143 | 1227) => {
+                Self::Refused(format!("{at}: the account lacks a right: {error}"))
             }
-            Some(1142 | 1143 | 1227) => Self::Refused(format!("{at}: the account lacks a right: {error}")),
             Some(1146) => Self::Refused(format!(
                 "{at}: {error}: the database has not been prepared for a pod; `podctl apply` migrates it"
             )),
@@ -107,7 +114,8 @@ async fn ask(app: &App, at: &Endpoint, role: Role) -> Result<Vec<String>, Unaske
 async fn ask_all(app: &App, at: &Endpoint, role: Role) -> Result<Vec<String>, sqlx::Error> {
     let config = app.config();
     let mysql = &config.mysql;
-    let account = options(mysql, at, &mysql.user, mysql.password.expose()).disable_statement_logging();
+    let account =
+        options(mysql, at, &mysql.user, mysql.password.expose()).disable_statement_logging();
     let mut raw: MySqlConnection = account.connect().await?;
     let raw = &mut raw;
     let (version, comment) = server::version(raw).await?;
@@ -116,7 +124,10 @@ async fn ask_all(app: &App, at: &Endpoint, role: Role) -> Result<Vec<String>, sq
         return Ok(vec![format!("{at}: {fault}")]);
     }
     let variables = server::variables(raw).await?;
-    let mut faults: Vec<String> = wrong_settings(role, &variables).iter().map(ToString::to_string).collect();
+    let mut faults: Vec<String> = wrong_settings(role, &variables)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let wanted = match role {
         Role::Primary => config.pools.at_primary(),
         Role::Replica => config.pools.at_replica(),
@@ -128,9 +139,17 @@ async fn ask_all(app: &App, at: &Endpoint, role: Role) -> Result<Vec<String>, sq
         faults.extend(schema::wrong_ledger(raw).await?);
         faults.extend(schema::wrong_keys(raw, &mysql.database).await?);
     }
-    let monitor = options(mysql, at, &mysql.monitor_user, mysql.monitor_password.expose());
+    let monitor = options(
+        mysql,
+        at,
+        &mysql.monitor_user,
+        mysql.monitor_password.expose(),
+    );
     faults.extend(server::wrong_monitor(monitor.database("").disable_statement_logging()).await);
-    Ok(faults.into_iter().map(|fault| format!("{at}: {fault}")).collect())
+    Ok(faults
+        .into_iter()
+        .map(|fault| format!("{at}: {fault}"))
+        .collect())
 }
 
 /// Ends a connection; that it could not be ended well is nobody's concern.

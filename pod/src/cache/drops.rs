@@ -34,7 +34,11 @@ impl Drops {
 
     /// Whether it was dropped a moment ago.
     pub(super) fn has(&self, key: &Key) -> bool {
-        self.0.lock().1.get(key).is_some_and(|m| m.at.elapsed() < DROP_MARK)
+        self.0
+            .lock()
+            .1
+            .get(key)
+            .is_some_and(|m| m.at.elapsed() < DROP_MARK)
     }
 
     /// A number that changes with each drop of the key.
@@ -45,9 +49,10 @@ impl Drops {
     /// Whether a fill may be kept that was read where this set had been executed before.
     pub(super) fn allow(&self, key: &Key, executed: &GtidSet) -> bool {
         match self.0.lock().1.get(key) {
-            Some(mark) if mark.at.elapsed() < DROP_MARK => {
-                mark.executed.as_ref().is_some_and(|needed| executed.contains(needed))
-            }
+            Some(mark) if mark.at.elapsed() < DROP_MARK => mark
+                .executed
+                .as_ref()
+                .is_some_and(|needed| executed.contains(needed)),
             Some(_) | None => true,
         }
     }
@@ -76,10 +81,16 @@ mod tests {
         let key = Key::new(ShopId::new(7).unwrap(), Epoch::FIRST, &THING, "a");
         assert!(drops.allow(&key, &set(9)));
         drops.mark(&key, Some(set(10)));
-        assert!(!drops.allow(&key, &set(9)), "read before the commit, or at a replica that lacks it");
+        assert!(
+            !drops.allow(&key, &set(9)),
+            "read before the commit, or at a replica that lacks it"
+        );
         assert!(drops.allow(&key, &set(10)));
         drops.mark(&key, None);
-        assert!(!drops.allow(&key, &set(99)), "nobody knows what the commit was");
+        assert!(
+            !drops.allow(&key, &set(99)),
+            "nobody knows what the commit was"
+        );
         tokio::time::advance(DROP_MARK).await;
         assert!(drops.allow(&key, &set(9)));
         drops.sweep();

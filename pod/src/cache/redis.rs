@@ -123,7 +123,10 @@ impl Redis {
     }
 
     /// One command with the cache's short deadline; `None` where Redis is away.
-    async fn ask<T>(&self, command: impl AsyncFnOnce(&mut ConnectionManager) -> Result<T, RedisError>) -> Option<T> {
+    async fn ask<T>(
+        &self,
+        command: impl AsyncFnOnce(&mut ConnectionManager) -> Result<T, RedisError>,
+    ) -> Option<T> {
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if now_ms < self.alone_until_ms.load(Ordering::Relaxed) {
             return None;
@@ -164,13 +167,19 @@ impl Redis {
         let before = match observed {
             Observed::Away => return,
             Observed::Nothing => String::new(),
-            Observed::Dropped(_, needed) if !needed.as_ref().is_some_and(|n| executed.contains(n)) => return,
+            Observed::Dropped(_, needed)
+                if !needed.as_ref().is_some_and(|n| executed.contains(n)) =>
+            {
+                return;
+            }
             Observed::Dropped(raw, _) | Observed::Other(raw) => raw.clone(),
             Observed::Value(stored) => show(stored.loaded_ms, &stored.executed, &stored.text),
         };
         let name = self.name(key);
         let value = show(loaded_ms, executed, text);
-        let age_ms = u64::try_from(age_max.as_millis()).unwrap_or(u64::MAX).max(1);
+        let age_ms = u64::try_from(age_max.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1);
         self.ask(async |redis| {
             let mut call = self.fill.prepare_invoke();
             call.key(&name).arg(&before).arg(&value).arg(age_ms);
@@ -185,11 +194,20 @@ impl Redis {
         let mark_ms = u64::try_from(DROP_MARK.as_millis()).unwrap_or(u64::MAX);
         let mut pipe = ::redis::pipe();
         for key in keys {
-            pipe.cmd("SET").arg(self.name(key)).arg(&mark).arg("PX").arg(mark_ms).ignore();
+            pipe.cmd("SET")
+                .arg(self.name(key))
+                .arg(&mark)
+                .arg("PX")
+                .arg(mark_ms)
+                .ignore();
             let message = format!("{}\n{mark}\n{}", self.me, key.as_str());
-            pipe.cmd("PUBLISH").arg(self.channel()).arg(message).ignore();
+            pipe.cmd("PUBLISH")
+                .arg(self.channel())
+                .arg(message)
+                .ignore();
         }
-        self.ask(async |redis| pipe.query_async::<()>(redis).await).await;
+        self.ask(async |redis| pipe.query_async::<()>(redis).await)
+            .await;
     }
 
     /// Follows the other processes' drops until the token is cancelled. Whenever the line was down, everything in this
@@ -217,7 +235,8 @@ impl Redis {
         while let Some(message) = messages.next().await {
             let text: String = message.get_payload()?;
             let mut parts = text.splitn(3, '\n');
-            let (Some(from), Some(mark), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
+            let (Some(from), Some(mark), Some(key)) = (parts.next(), parts.next(), parts.next())
+            else {
                 continue;
             };
             if from != self.me.to_string() {
@@ -239,16 +258,35 @@ mod tests {
 
     #[test]
     fn values_and_marks_are_read_back() {
-        let set = GtidSet::parse("bdbea337-ec7c-11f1-86a3-02fc00000001:1-5:8,cdbea337-ec7c-11f1-86a3-02fc00000001:pod:1").unwrap();
+        let set = GtidSet::parse(
+            "bdbea337-ec7c-11f1-86a3-02fc00000001:1-5:8,cdbea337-ec7c-11f1-86a3-02fc00000001:pod:1",
+        )
+        .unwrap();
         let value = show(12, &set, "{\"a\":\"\\n\"}");
         let Observed::Value(stored) = Observed::parse(Some(value.clone())) else {
             panic!("a value");
         };
-        assert_eq!((stored.loaded_ms, &stored.executed, stored.text.as_str()), (12, &set, "{\"a\":\"\\n\"}"));
-        assert_eq!(show(stored.loaded_ms, &stored.executed, &stored.text), value, "the compare-and-set compares texts");
-        assert_eq!(Observed::parse(Some(format!("D{set}"))), Observed::Dropped(format!("D{set}"), Some(set)));
-        assert_eq!(Observed::parse(Some("D?".into())), Observed::Dropped("D?".into(), None));
-        assert_eq!(Observed::parse(Some("x".into())), Observed::Other("x".into()));
+        assert_eq!(
+            (stored.loaded_ms, &stored.executed, stored.text.as_str()),
+            (12, &set, "{\"a\":\"\\n\"}")
+        );
+        assert_eq!(
+            show(stored.loaded_ms, &stored.executed, &stored.text),
+            value,
+            "the compare-and-set compares texts"
+        );
+        assert_eq!(
+            Observed::parse(Some(format!("D{set}"))),
+            Observed::Dropped(format!("D{set}"), Some(set))
+        );
+        assert_eq!(
+            Observed::parse(Some("D?".into())),
+            Observed::Dropped("D?".into(), None)
+        );
+        assert_eq!(
+            Observed::parse(Some("x".into())),
+            Observed::Other("x".into())
+        );
         assert_eq!(Observed::parse(None), Observed::Nothing);
     }
 }

@@ -85,7 +85,10 @@ impl Limits {
             drain_notice: s.or("drain_notice", DRAIN_NOTICE),
         };
         if limits.write < limits.transaction || limits.write >= limits.request {
-            s.fault("write", "must be at least `transaction` and less than `request`");
+            s.fault(
+                "write",
+                "must be at least `transaction` and less than `request`",
+            );
         }
         if limits.drain_notice >= limits.drain {
             s.fault("drain_notice", "must be less than `drain`");
@@ -210,7 +213,10 @@ impl Reads {
             redis_wait: s.or("redis_wait", REDIS_WAIT),
         };
         if reads.lag_max < reads.poll * 2 {
-            s.fault("lag_max", "must be at least twice `poll`: lag is only known that well");
+            s.fault(
+                "lag_max",
+                "must be at least twice `poll`: lag is only known that well",
+            );
         }
         reads
     }
@@ -251,7 +257,11 @@ pub struct Background {
 impl Background {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         Self {
-            relay_every: s.within("relay_every", RELAY_EVERY, Duration::from_millis(10)..=SECOND * 60),
+            relay_every: s.within(
+                "relay_every",
+                RELAY_EVERY,
+                Duration::from_millis(10)..=SECOND * 60,
+            ),
             relay_batch: s.within("relay_batch", RELAY_BATCH, 1..=1_000),
             events_kept: s.or("events_kept", EVENTS_KEPT),
             stream_len: s.within("stream_len", STREAM_LEN, 1..=100_000_000),

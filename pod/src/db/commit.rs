@@ -55,7 +55,10 @@ impl Guard {
         let mut executed = None;
         let deadline = self.deadline;
         let answer = timeout_at(deadline, async {
-            let mut stream = self.conn.raw().fetch_many(sqlx::raw_sql(AssertSqlSafe(sql)));
+            let mut stream = self
+                .conn
+                .raw()
+                .fetch_many(sqlx::raw_sql(AssertSqlSafe(sql)));
             while let Some(item) = stream.try_next().await? {
                 match item {
                     Either::Left(_) => steps += 1,

@@ -113,17 +113,33 @@ impl Fault {
             Self::Silent(what) => Self::Silent(what),
             Self::Slow(what) => Self::Slow(what),
             Self::Locked => Self::Locked,
-            Self::Conflict { what, source } => Self::Conflict { what, source: again(source) },
-            Self::NotPrimary { what, source } => Self::NotPrimary { what, source: again(source) },
-            Self::Gone { what, when, source } => Self::Gone { what, when: *when, source: again(source) },
-            Self::Statement { what, source } => Self::Statement { what, source: again(source) },
+            Self::Conflict { what, source } => Self::Conflict {
+                what,
+                source: again(source),
+            },
+            Self::NotPrimary { what, source } => Self::NotPrimary {
+                what,
+                source: again(source),
+            },
+            Self::Gone { what, when, source } => Self::Gone {
+                what,
+                when: *when,
+                source: again(source),
+            },
+            Self::Statement { what, source } => Self::Statement {
+                what,
+                source: again(source),
+            },
         }
     }
 
     /// Whether the connection may still be used for a rollback.
     pub(crate) const fn connection_lives(&self) -> bool {
         match self {
-            Self::Conflict { .. } | Self::Locked | Self::NotPrimary { .. } | Self::Statement { .. } => true,
+            Self::Conflict { .. }
+            | Self::Locked
+            | Self::NotPrimary { .. }
+            | Self::Statement { .. } => true,
             Self::Busy | Self::Silent(_) | Self::Slow(_) | Self::Gone { .. } => false,
         }
     }
@@ -144,9 +160,12 @@ impl From<Fault> for Error {
             },
             Fault::Conflict { what, source } => Self::Conflict { what, source },
             Fault::Locked => Self::Fence(Fence::Fenced),
-            Fault::NotPrimary { what, source } | Fault::Gone { what, source, when: _ } => {
-                Self::NoPrimary { what, source }
-            }
+            Fault::NotPrimary { what, source }
+            | Fault::Gone {
+                what,
+                source,
+                when: _,
+            } => Self::NoPrimary { what, source },
             Fault::Statement { what, source } => Self::Statement { what, source },
         }
     }

@@ -74,8 +74,9 @@ impl Seen {
                 let word: String = row.try_get("state").map_err(bad)?;
                 Some(Home {
                     epoch: epoch(raw)?,
-                    state: HomeState::parse(&word)
-                        .ok_or_else(|| Error::bug(format!("a home is {word:?}, which is no state")))?,
+                    state: HomeState::parse(&word).ok_or_else(|| {
+                        Error::bug(format!("a home is {word:?}, which is no state"))
+                    })?,
                     mark: mark(maybe("mark_pod")?, maybe("mark_epoch")?)?,
                 })
             }
@@ -91,7 +92,12 @@ impl Seen {
     }
 
     /// Whether this actor may do this here, as the design's table has it, on a server that is the primary.
-    pub(crate) fn allows(&self, this_pod: PodId, actor: &Actor, access: Access) -> Result<(), Error> {
+    pub(crate) fn allows(
+        &self,
+        this_pod: PodId,
+        actor: &Actor,
+        access: Access,
+    ) -> Result<(), Error> {
         if self.pod != this_pod {
             return Err(Error::bug(format!("this database is pod {}'s", self.pod)));
         }
@@ -166,9 +172,21 @@ mod tests {
     fn jobs_run_only_where_the_home_serves() {
         let pod = PodId::new(1).unwrap();
         let (request, job) = actors();
-        assert!(seen(HomeState::Ready).allows(pod, &request, Access::Write).is_ok());
-        assert!(seen(HomeState::Ready).allows(pod, &job, Access::Write).is_err());
-        assert!(seen(HomeState::Serving).allows(pod, &job, Access::Write).is_ok());
+        assert!(
+            seen(HomeState::Ready)
+                .allows(pod, &request, Access::Write)
+                .is_ok()
+        );
+        assert!(
+            seen(HomeState::Ready)
+                .allows(pod, &job, Access::Write)
+                .is_err()
+        );
+        assert!(
+            seen(HomeState::Serving)
+                .allows(pod, &job, Access::Write)
+                .is_ok()
+        );
     }
 
     #[test]
@@ -182,7 +200,10 @@ mod tests {
         assert!(seen.allows(pod, &request, Access::Read).is_ok());
         assert!(matches!(
             seen.allows(pod, &request, Access::Write),
-            Err(Error::Problem { kind: Kind::Unavailable, .. })
+            Err(Error::Problem {
+                kind: Kind::Unavailable,
+                ..
+            })
         ));
     }
 }

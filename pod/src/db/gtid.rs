@@ -18,13 +18,20 @@ impl GtidSet {
         let mut set = Self::default();
         for member in text.split(',').map(str::trim).filter(|m| !m.is_empty()) {
             let mut parts = member.split(':').map(str::trim);
-            let uuid = parts.next().filter(|u| u.len() == 36).ok_or_else(bad)?.to_ascii_lowercase();
+            let uuid = parts
+                .next()
+                .filter(|u| u.len() == 36)
+                .ok_or_else(bad)?
+                .to_ascii_lowercase();
             let mut source = uuid.clone();
             let mut intervals = 0;
             for part in parts {
                 if part.starts_with(|c: char| c.is_ascii_digit()) {
                     let (from, to) = part.split_once('-').unwrap_or((part, part));
-                    let (from, to) = (from.parse().map_err(|_| bad())?, to.parse().map_err(|_| bad())?);
+                    let (from, to) = (
+                        from.parse().map_err(|_| bad())?,
+                        to.parse().map_err(|_| bad())?,
+                    );
                     if from == 0 || from > to {
                         return Err(bad());
                     }
@@ -60,7 +67,9 @@ impl GtidSet {
     pub(crate) fn contains(&self, other: &Self) -> bool {
         other.0.iter().all(|(source, wanted)| {
             self.0.get(source).is_some_and(|have| {
-                wanted.iter().all(|w| have.iter().any(|h| h.0 <= w.0 && w.1 <= h.1))
+                wanted
+                    .iter()
+                    .all(|w| have.iter().any(|h| h.0 <= w.0 && w.1 <= h.1))
             })
         })
     }
@@ -100,10 +109,20 @@ mod tests {
     #[test]
     fn containing_is_by_source_tag_and_range() {
         let have = set(&format!("{A}:1-5:7-9:pod:1-3,\n{B}:1"));
-        for inside in [format!("{A}:2-4"), format!("{A}:7"), format!("{B}:1,{A}:pod:3"), String::new()] {
+        for inside in [
+            format!("{A}:2-4"),
+            format!("{A}:7"),
+            format!("{B}:1,{A}:pod:3"),
+            String::new(),
+        ] {
             assert!(have.contains(&set(&inside)), "{inside}");
         }
-        for outside in [format!("{A}:6"), format!("{A}:5-7"), format!("{B}:pod:1"), format!("{A}:pod:4")] {
+        for outside in [
+            format!("{A}:6"),
+            format!("{A}:5-7"),
+            format!("{B}:pod:1"),
+            format!("{A}:pod:4"),
+        ] {
             assert!(!have.contains(&set(&outside)), "{outside}");
         }
     }
@@ -116,7 +135,15 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for bad in ["x", "x:1", &format!("{A}"), &format!("{A}:"), &format!("{A}:0"), &format!("{A}:5-4"), &format!("{A}:1-x")] {
+        for bad in [
+            "x",
+            "x:1",
+            &format!("{A}"),
+            &format!("{A}:"),
+            &format!("{A}:0"),
+            &format!("{A}:5-4"),
+            &format!("{A}:1-x"),
+        ] {
             assert!(GtidSet::parse(bad).is_err(), "{bad}");
         }
     }

@@ -33,22 +33,30 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Sends the first round trip, several statements in one packet whose last one gives one row.
-    pub(crate) async fn begin(mut conn: Conn, sql: String, deadline: Instant) -> Result<(Self, MySqlRow), Fault> {
+    pub(crate) async fn begin(
+        mut conn: Conn,
+        sql: String,
+        deadline: Instant,
+    ) -> Result<(Self, MySqlRow), Fault> {
         const WHAT: &str = "begin a transaction";
         let first = async {
-            let rows = conn.raw().fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
+            let rows = conn
+                .raw()
+                .fetch_all(sqlx::raw_sql(AssertSqlSafe(sql)))
+                .await?;
             rows.into_iter().next_back().ok_or(sqlx::Error::RowNotFound)
         };
         match timeout_at(deadline, first).await {
-            Ok(Ok(row)) => Ok((
-                Self {
+            Ok(Ok(row)) => {
+                conn.pool().settings().breaker.answered();
+                let guard = Self {
                     conn,
                     deadline,
                     poison: None,
                     busy: false,
-                },
-                row,
-            )),
+                };
+                Ok((guard, row))
+            }
             Ok(Err(error)) => {
                 let fault = Fault::of(WHAT, error, Lost::Before);
                 if fault.connection_lives() {
@@ -56,7 +64,10 @@ impl Guard {
                 }
                 Err(fault)
             }
-            Err(_) => Err(Fault::Silent(WHAT)),
+            Err(_) => {
+                conn.pool().settings().breaker.silent();
+                Err(Fault::Silent(WHAT))
+            }
         }
     }
 
@@ -75,10 +86,12 @@ impl Guard {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => match Fault::of(what, error, Lost::Within) {
                 // The closure's own `nowait`: its business. The home's lock was taken in the first round trip.
-                Fault::Locked => return Err(Fault::Statement {
-                    what,
-                    source: sqlx::Error::Protocol("a row is locked (nowait)".into()),
-                }),
+                Fault::Locked => {
+                    return Err(Fault::Statement {
+                        what,
+                        source: sqlx::Error::Protocol("a row is locked (nowait)".into()),
+                    });
+                }
                 fault @ Fault::Statement { .. } => return Err(fault),
                 fault => fault,
             },
@@ -97,7 +110,9 @@ impl Guard {
     /// The fault that makes a commit wrong, if there was one.
     pub(crate) fn take_poison(&mut self) -> Option<Fault> {
         // A closure that dropped a statement on the way leaves an answer on the wire: never to be taken for another's.
-        let dropped = self.busy.then_some(Fault::Slow("a statement that was dropped"));
+        let dropped = self
+            .busy
+            .then_some(Fault::Slow("a statement that was dropped"));
         self.poison.take().or(dropped)
     }
 
@@ -123,7 +138,9 @@ async fn read_whole(
         match item {
             Either::Left(done) => affected += done.rows_affected(),
             Either::Right(_) if rows.len() == ROWS_MAX => {
-                return Err(sqlx::Error::Protocol(format!("a statement gave more than {ROWS_MAX} rows")));
+                return Err(sqlx::Error::Protocol(format!(
+                    "a statement gave more than {ROWS_MAX} rows"
+                )));
             }
             Either::Right(row) => rows.push(row),
         }
@@ -134,7 +151,11 @@ async fn read_whole(
 /// Rolls back and returns the connection, or closes it.
 pub(crate) async fn rollback(mut conn: Conn) {
     let sql = format!("rollback; set session wait_timeout = {IDLE_WAIT_TIMEOUT_S}");
-    let done = timeout(ROLLBACK_WAIT, conn.raw().execute(sqlx::raw_sql(AssertSqlSafe(sql)))).await;
+    let done = timeout(
+        ROLLBACK_WAIT,
+        conn.raw().execute(sqlx::raw_sql(AssertSqlSafe(sql))),
+    )
+    .await;
     if matches!(done, Ok(Ok(_))) {
         conn.give_back();
     }

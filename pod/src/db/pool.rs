@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use shared::ShopId;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{Connection as _, ConnectOptions as _, Executor as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::db::breaker::Breaker;
 use crate::db::fault::{Fault, Lost};
 use crate::meter;
 
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub per_shop: u32,
     /// What each new connection is told first.
     pub session: String,
+    /// The server's.
+    pub breaker: Arc<Breaker>,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,11 @@ impl Pool {
 
     /// A connection for a shop, within `wait`: first the shop's share, then a slot, then one that lives.
     pub(crate) async fn acquire(&self, shop: Option<ShopId>) -> Result<Conn, Fault> {
+        if !self.0.settings.breaker.lets_through() {
+            return Err(Fault::Silent(
+                "ask a server that did not answer a moment ago",
+            ));
+        }
         let started = Instant::now();
         let slots = async {
             let share = match shop {
@@ -148,7 +156,10 @@ impl Pool {
             return None;
         }
         if unused > PING_AFTER
-            && !matches!(timeout(self.0.settings.ping, idle.raw.ping()).await, Ok(Ok(())))
+            && !matches!(
+                timeout(self.0.settings.ping, idle.raw.ping()).await,
+                Ok(Ok(()))
+            )
         {
             return None;
         }
@@ -160,14 +171,29 @@ impl Pool {
         let settings = &self.0.settings;
         let open = async {
             let mut raw = self.0.options.connect().await?;
-            raw.execute(sqlx::AssertSqlSafe(settings.session.clone())).await?;
-            let (id,): (u64,) = sqlx::query_as("select connection_id()").fetch_one(&mut raw).await?;
+            raw.execute(sqlx::AssertSqlSafe(settings.session.clone()))
+                .await?;
+            let (id,): (u64,) = sqlx::query_as("select connection_id()")
+                .fetch_one(&mut raw)
+                .await?;
             Ok::<_, sqlx::Error>((raw, id))
         };
         match timeout(settings.connect, open).await {
-            Ok(Ok(opened)) => Ok(opened),
-            Ok(Err(error)) => Err(Fault::of("connect to the database", error, Lost::Before)),
-            Err(_) => Err(Fault::Silent("connect to the database")),
+            Ok(Ok(opened)) => {
+                settings.breaker.answered();
+                Ok(opened)
+            }
+            Ok(Err(error)) => {
+                let fault = Fault::of("connect to the database", error, Lost::Before);
+                if let Fault::Gone { .. } = fault {
+                    settings.breaker.silent();
+                }
+                Err(fault)
+            }
+            Err(_) => {
+                settings.breaker.silent();
+                Err(Fault::Silent("connect to the database"))
+            }
         }
     }
 
@@ -179,7 +205,8 @@ impl Pool {
     /// Closes what has been idle for too long; a task calls it, since a quiet pool is never asked.
     pub(crate) fn sweep(&self) {
         let settings = &self.0.settings;
-        let keep = |i: &Idle| i.since.elapsed() <= settings.idle && i.born.elapsed() <= settings.life;
+        let keep =
+            |i: &Idle| i.since.elapsed() <= settings.idle && i.born.elapsed() <= settings.life;
         let old: Vec<Idle> = {
             let mut idle = self.0.idle.lock();
             let (keep, old) = idle.drain(..).partition(keep);
@@ -276,7 +303,11 @@ mod tests {
         let _b = shares.of(shop).await.unwrap();
         let soon = Duration::from_millis(20);
         assert!(timeout(soon, shares.of(shop)).await.is_err());
-        assert!(timeout(soon, shares.of(ShopId::new(8).unwrap())).await.is_ok());
+        assert!(
+            timeout(soon, shares.of(ShopId::new(8).unwrap()))
+                .await
+                .is_ok()
+        );
         shares.sweep();
         drop(a);
         assert!(timeout(soon, shares.of(shop)).await.is_ok());

@@ -23,7 +23,8 @@ use crate::db::{Consistency, Db};
 use crate::{Error, meter};
 
 /// A read as it is run, and run again on another server.
-pub(crate) type Look<T> = dyn for<'r> Fn(&'r mut Reader) -> BoxFuture<'r, Result<T, Error>> + Send + Sync;
+pub(crate) type Look<T> =
+    dyn for<'r> Fn(&'r mut Reader) -> BoxFuture<'r, Result<T, Error>> + Send + Sync;
 
 /// A read changes nothing, so it may be sent again where a connection was lost; a second loss is the server's.
 const TRIES: u32 = 2;
@@ -48,7 +49,10 @@ impl Reader {
     }
 
     /// The one row of a query; a bug if there is none.
-    pub async fn fetch_one<O>(&mut self, query: QueryAs<'_, MySql, O, MySqlArguments>) -> Result<O, Error>
+    pub async fn fetch_one<O>(
+        &mut self,
+        query: QueryAs<'_, MySql, O, MySqlArguments>,
+    ) -> Result<O, Error>
     where
         O: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
     {
@@ -103,16 +107,25 @@ pub(crate) struct Found<T> {
 
 impl Db {
     /// Runs a read.
-    pub(crate) async fn read<T>(&self, actor: &Actor, need: Consistency, run: Arc<Look<T>>) -> Result<Found<T>, Error> {
+    pub(crate) async fn read<T>(
+        &self,
+        actor: &Actor,
+        need: Consistency,
+        run: Arc<Look<T>>,
+    ) -> Result<Found<T>, Error> {
         match need {
-            Consistency::Strong | Consistency::Session => self.read_at(At::Primary, actor, &*run).await,
+            Consistency::Strong | Consistency::Session => {
+                self.read_at(At::Primary, actor, &*run).await
+            }
             Consistency::Eventual => self.read_eventual(actor, &*run).await,
         }
     }
 
     async fn read_eventual<T>(&self, actor: &Actor, run: &Look<T>) -> Result<Found<T>, Error> {
         let home = self.allowed_home(actor, Access::Read).await?;
-        let candidates = self.servers.candidates(home.as_deref().and_then(|h| h.ready.as_ref()));
+        let candidates = self
+            .servers
+            .candidates(home.as_deref().and_then(|h| h.ready.as_ref()));
         for server in candidates {
             match self.read_at(At::Replica(&server.pool), actor, run).await {
                 // This replica has not seen the home as it is now, or cannot be asked: the next one.
@@ -125,7 +138,12 @@ impl Db {
         self.read_at(At::Primary, actor, run).await
     }
 
-    async fn read_at<T>(&self, at: At<'_>, actor: &Actor, run: &Look<T>) -> Result<Found<T>, Error> {
+    async fn read_at<T>(
+        &self,
+        at: At<'_>,
+        actor: &Actor,
+        run: &Look<T>,
+    ) -> Result<Found<T>, Error> {
         let pool = match at {
             At::Primary => &self.read,
             At::Replica(pool) => pool,
@@ -145,7 +163,13 @@ impl Db {
         }
     }
 
-    async fn snapshot<T>(&self, at: At<'_>, pool: &Pool, actor: &Actor, run: &Look<T>) -> Result<Found<T>, Failed> {
+    async fn snapshot<T>(
+        &self,
+        at: At<'_>,
+        pool: &Pool,
+        actor: &Actor,
+        run: &Look<T>,
+    ) -> Result<Found<T>, Failed> {
         let shop = match at {
             At::Primary => Some(actor.shop()),
             At::Replica(_) => None,
@@ -154,7 +178,8 @@ impl Db {
         let started = Instant::now();
         let deadline = started + self.limits.transaction;
         let wait_timeout_s = self.limits.transaction.as_secs().max(1);
-        let (guard, row) = Guard::begin(conn, begin_read(actor.shop(), wait_timeout_s), deadline).await?;
+        let (guard, row) =
+            Guard::begin(conn, begin_read(actor.shop(), wait_timeout_s), deadline).await?;
         let executed = match self.judge_read(at, &row, actor, started).await {
             Ok(executed) => executed,
             Err(error) => {
@@ -187,7 +212,13 @@ impl Db {
 }
 
 impl Db {
-    async fn judge_read(&self, at: At<'_>, row: &MySqlRow, actor: &Actor, when: Instant) -> Result<GtidSet, Error> {
+    async fn judge_read(
+        &self,
+        at: At<'_>,
+        row: &MySqlRow,
+        actor: &Actor,
+        when: Instant,
+    ) -> Result<GtidSet, Error> {
         let seen = Seen::read(row)?;
         if let At::Primary = at {
             self.check_primary(&seen)?;

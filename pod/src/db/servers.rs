@@ -107,17 +107,23 @@ impl Servers {
         self.primary.lock().open
     }
 
-    /// Whether the primary is lost, for a time that replicas may still fill.
-    pub(crate) fn orphaned(&self) -> bool {
-        self.primary.lock().lost.is_some_and(|since| since.elapsed() <= self.reads.orphan)
+    /// Whether replicas may stand in for a primary that did not answer: not once it has been lost for too long.
+    pub(crate) fn may_stand_in(&self) -> bool {
+        self.primary
+            .lock()
+            .lost
+            .is_none_or(|since| since.elapsed() <= self.reads.orphan)
     }
 
     /// Replicas that may answer an `eventual` read of a shop whose home became `ready` at a set: in random order by
     /// weight. At most two are tried, then the primary.
     pub(crate) fn candidates(&self, ready: Option<&GtidSet>) -> Vec<Arc<ReplicaServer>> {
         const TRIED: usize = 2;
-        let mut left: Vec<&Arc<ReplicaServer>> =
-            self.replicas.iter().filter(|r| r.weight > 0 && self.may_answer(r, ready)).collect();
+        let mut left: Vec<&Arc<ReplicaServer>> = self
+            .replicas
+            .iter()
+            .filter(|r| r.weight > 0 && self.may_answer(r, ready))
+            .collect();
         let mut chosen = Vec::new();
         while chosen.len() < TRIED && !left.is_empty() {
             let total: u32 = left.iter().map(|r| r.weight).sum();
@@ -137,18 +143,27 @@ impl Servers {
         replica.group == Group::Online
             && standing.fault.is_empty()
             && ready.is_none_or(|r| standing.executed.contains(r))
-            && self.lag(&standing).is_some_and(|lag| lag <= self.reads.lag_max)
+            && self
+                .lag(&standing)
+                .is_some_and(|lag| lag <= self.reads.lag_max)
     }
 
     /// How far a replica is behind, at most; `None` where that is not known. Without a primary: how far it was behind
     /// when the primary was lost, for a stated time.
     fn lag(&self, standing: &Standing) -> Option<Duration> {
         let primary = self.primary.lock();
-        let newest_held =
-            primary.samples.iter().rev().find(|(_, set)| standing.executed.contains(set)).map(|(at, _)| *at)?;
+        let newest_held = primary
+            .samples
+            .iter()
+            .rev()
+            .find(|(_, set)| standing.executed.contains(set))
+            .map(|(at, _)| *at)?;
         match primary.lost {
             Some(since) if since.elapsed() > self.reads.orphan => None,
-            Some(_) => primary.samples.back().map(|(at, _)| at.duration_since(newest_held)),
+            Some(_) => primary
+                .samples
+                .back()
+                .map(|(at, _)| at.duration_since(newest_held)),
             None if standing.cut_off => None,
             None if standing.at.elapsed() > self.reads.lag_max => None,
             None => Some(newest_held.elapsed()),
@@ -178,7 +193,11 @@ impl Servers {
     }
 
     fn note_replica(&self, replica: &ReplicaServer, standing: Standing) {
-        let lag = if standing.fault.is_empty() { self.lag(&standing) } else { None };
+        let lag = if standing.fault.is_empty() {
+            self.lag(&standing)
+        } else {
+            None
+        };
         meter::replica_lag(&replica.at.to_string(), lag);
         let before = replica.standing.swap(Arc::new(standing.clone()));
         if before.fault != standing.fault {
@@ -186,7 +205,11 @@ impl Servers {
             if standing.fault.is_empty() {
                 tracing::info!(server, "a replica may answer reads");
             } else {
-                tracing::warn!(server, reason = standing.fault, "a replica answers no reads");
+                tracing::warn!(
+                    server,
+                    reason = standing.fault,
+                    "a replica answers no reads"
+                );
             }
         }
     }

@@ -13,13 +13,21 @@ pub(crate) enum Refused {
     Kind(String),
     #[error("the statement begins with {0:?} and was not sent: a read sends only SELECT and WITH")]
     NotARead(String),
-    #[error("the statement contains {0:?} and was not sent: a read locks nothing and changes nothing")]
+    #[error(
+        "the statement contains {0:?} and was not sent: a read locks nothing and changes nothing"
+    )]
     Locks(&'static str),
-    #[error("the statement contains {0:?} and was not sent: its lock would outlive the transaction")]
+    #[error(
+        "the statement contains {0:?} and was not sent: its lock would outlive the transaction"
+    )]
     UserLock(&'static str),
-    #[error("the statement contains an executable comment (/*! */) and was not sent: its kind cannot be told")]
+    #[error(
+        "the statement contains an executable comment (/*! */) and was not sent: its kind cannot be told"
+    )]
     ExecutableComment,
-    #[error("the statement names the savepoint {GUARD_SAVEPOINT:?} and was not sent: it is the guard's own")]
+    #[error(
+        "the statement names the savepoint {GUARD_SAVEPOINT:?} and was not sent: it is the guard's own"
+    )]
     GuardSavepoint,
 }
 
@@ -43,7 +51,10 @@ pub(crate) fn check_write(sql: &str) -> Result<Send, Refused> {
     if words.iter().any(|w| w == GUARD_SAVEPOINT) {
         return Err(Refused::GuardSavepoint);
     }
-    if let Some(lock) = USER_LOCKS.into_iter().find(|l| words.iter().any(|w| w == l)) {
+    if let Some(lock) = USER_LOCKS
+        .into_iter()
+        .find(|l| words.iter().any(|w| w == l))
+    {
         return Err(Refused::UserLock(lock));
     }
     let word = |i: usize| words.get(i).map_or("", String::as_str);
@@ -75,7 +86,15 @@ pub(crate) fn check_read(sql: &str) -> Result<(), Refused> {
             return Err(Refused::Locks(name));
         }
     }
-    for name in ["get_lock", "release_lock", "release_all_locks", "into", "update", "delete", "insert"] {
+    for name in [
+        "get_lock",
+        "release_lock",
+        "release_all_locks",
+        "into",
+        "update",
+        "delete",
+        "insert",
+    ] {
         if words.iter().any(|w| w == name) {
             return Err(Refused::Locks(name));
         }
@@ -149,7 +168,12 @@ mod tests {
         ] {
             assert_eq!(check_write(good), Ok(Send::Prepared), "{good}");
         }
-        for good in ["savepoint a", "rollback to a", "ROLLBACK TO SAVEPOINT a", "release savepoint a"] {
+        for good in [
+            "savepoint a",
+            "rollback to a",
+            "ROLLBACK TO SAVEPOINT a",
+            "release savepoint a",
+        ] {
             assert_eq!(check_write(good), Ok(Send::Text), "{good}");
         }
         for bad in [
@@ -172,15 +196,31 @@ mod tests {
         ] {
             assert!(matches!(check_write(bad), Err(Refused::Kind(_))), "{bad}");
         }
-        assert_eq!(check_write("/*! create table t (a int) */"), Err(Refused::ExecutableComment));
-        assert_eq!(check_write("select 1 /*!50000 into outfile 'x' */"), Err(Refused::ExecutableComment));
-        assert_eq!(check_write("select Get_Lock('a', 1)"), Err(Refused::UserLock("get_lock")));
-        assert_eq!(check_write("release savepoint podhost_guard"), Err(Refused::GuardSavepoint));
+        assert_eq!(
+            check_write("/*! create table t (a int) */"),
+            Err(Refused::ExecutableComment)
+        );
+        assert_eq!(
+            check_write("select 1 /*!50000 into outfile 'x' */"),
+            Err(Refused::ExecutableComment)
+        );
+        assert_eq!(
+            check_write("select Get_Lock('a', 1)"),
+            Err(Refused::UserLock("get_lock"))
+        );
+        assert_eq!(
+            check_write("release savepoint podhost_guard"),
+            Err(Refused::GuardSavepoint)
+        );
     }
 
     #[test]
     fn reads_lock_nothing() {
-        for good in ["select a from t where b = 'for update'", "with x as (select 1) select 1 from x", "select `update` from t"] {
+        for good in [
+            "select a from t where b = 'for update'",
+            "with x as (select 1) select 1 from x",
+            "select `update` from t",
+        ] {
             assert_eq!(check_read(good), Ok(()), "{good}");
         }
         for bad in [

@@ -65,7 +65,10 @@ impl Tx {
     }
 
     /// The one row of a query; a bug if there is none.
-    pub async fn fetch_one<O>(&mut self, query: QueryAs<'_, MySql, O, MySqlArguments>) -> Result<O, Error>
+    pub async fn fetch_one<O>(
+        &mut self,
+        query: QueryAs<'_, MySql, O, MySqlArguments>,
+    ) -> Result<O, Error>
     where
         O: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
     {
@@ -86,7 +89,10 @@ impl Tx {
     }
 
     /// The rows of a query; give it a `limit` (10,000 rows are an error).
-    pub async fn fetch_all<O>(&mut self, query: QueryAs<'_, MySql, O, MySqlArguments>) -> Result<Vec<O>, Error>
+    pub async fn fetch_all<O>(
+        &mut self,
+        query: QueryAs<'_, MySql, O, MySqlArguments>,
+    ) -> Result<Vec<O>, Error>
     where
         O: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
     {
@@ -102,7 +108,8 @@ impl Tx {
 
     /// Drops a cached thing in both layers and in the pod's other processes once this transaction has committed.
     pub fn changed(&mut self, entity: &'static Entity, id: &str) {
-        self.changed.push(Key::new(self.shop, self.epoch, entity, id));
+        self.changed
+            .push(Key::new(self.shop, self.epoch, entity, id));
     }
 
     /// Writes the events that were added, and checks the bounds.

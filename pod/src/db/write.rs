@@ -21,7 +21,8 @@ use crate::db::{Db, Tx};
 use crate::{Error, meter};
 
 /// A write as it is run, and run again.
-pub(crate) type Run<T> = dyn for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Error>> + Send + Sync;
+pub(crate) type Run<T> =
+    dyn for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Error>> + Send + Sync;
 
 /// Between reruns: the one that won needs some milliseconds to commit.
 const RERUN: Backoff = match Backoff::new(Duration::from_millis(5), Duration::from_millis(100)) {
@@ -66,7 +67,10 @@ impl Db {
                 Attempt::Unknown(session) => {
                     tracing::warn!(session, shop = %actor.shop(), "a commit's answer never came; settling it");
                     if !settle(&self.write, session).await {
-                        break (Err(Error::Unknown("its session could not be ended in time")), None);
+                        break (
+                            Err(Error::Unknown("its session could not be ended in time")),
+                            None,
+                        );
                     }
                     meter::rerun("unknown-commit");
                     None
@@ -133,7 +137,9 @@ impl Db {
             Committed::Unknown(session) => Attempt::Unknown(session),
             Committed::EndedBefore => {
                 tracing::error!(shop = %actor.shop(), "a write transaction was ended by one of its statements");
-                Attempt::Failed(Error::bug("a statement ended its transaction before the commit"))
+                Attempt::Failed(Error::bug(
+                    "a statement ended its transaction before the commit",
+                ))
             }
         }
     }
@@ -147,16 +153,23 @@ impl Db {
             let started = Instant::now();
             let deadline = started + self.limits.transaction;
             let wait_timeout_s = self.limits.transaction.as_secs().max(1);
-            let begun = Guard::begin(conn, begin_write(actor.shop(), wait_timeout_s), deadline).await;
+            let begun =
+                Guard::begin(conn, begin_write(actor.shop(), wait_timeout_s), deadline).await;
             let (guard, row) = match begun {
                 Ok(begun) => begun,
-                Err(Fault::Gone { when: Lost::Before, .. }) if reused && stale < STALE_MAX => {
+                Err(Fault::Gone {
+                    when: Lost::Before, ..
+                }) if reused && stale < STALE_MAX => {
                     stale += 1;
                     self.write.drop_idle();
                     continue;
                 }
                 Err(fault) => {
-                    let outcome = if matches!(fault, Fault::Locked) { "fenced" } else { "failed" };
+                    let outcome = if matches!(fault, Fault::Locked) {
+                        "fenced"
+                    } else {
+                        "failed"
+                    };
                     meter::fence_wait(started.elapsed(), outcome);
                     return Err(fault.into());
                 }

@@ -61,13 +61,19 @@ pub(crate) enum Entered {
 
 impl Flights {
     /// Waits for its turn or for the answer, until the deadline.
-    pub(crate) async fn enter(&self, shop: ShopId, call: &Call, deadline: Instant) -> Result<Entered, Error> {
+    pub(crate) async fn enter(
+        &self,
+        shop: ShopId,
+        call: &Call,
+        deadline: Instant,
+    ) -> Result<Entered, Error> {
         loop {
             let mut state = match self.join(shop, call) {
                 Ok(turn) => return Ok(Entered::Run(turn)),
                 Err(state) => state,
             };
-            let ended = timeout_at(deadline, state.wait_for(|s| !matches!(s, State::Running))).await;
+            let ended =
+                timeout_at(deadline, state.wait_for(|s| !matches!(s, State::Running))).await;
             match ended {
                 Ok(Ok(state)) => {
                     if let State::Done(fingerprint, reply) = &*state {
@@ -129,7 +135,10 @@ impl Flights {
     /// Forgets calls whose last step never came.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
-        self.0.lock().entries.retain(|_, e| e.until.is_none_or(|until| until > now));
+        self.0
+            .lock()
+            .entries
+            .retain(|_, e| e.until.is_none_or(|until| until > now));
     }
 }
 
@@ -151,7 +160,10 @@ impl Turn {
 
     fn end(&self, state: State) {
         let mut table = self.flights.0.lock();
-        if table.entries.get(&self.key).is_some_and(|e| e.number == self.number)
+        if table
+            .entries
+            .get(&self.key)
+            .is_some_and(|e| e.number == self.number)
             && let Some(entry) = table.entries.remove(&self.key)
         {
             entry.state.send_replace(state);
@@ -202,7 +214,10 @@ mod tests {
             async move { flights.enter(shop, &call("b"), soon()).await }
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
-        turn.done(&call("a"), &Reply::new(StatusCode::CREATED, "text/plain", "x"));
+        turn.done(
+            &call("a"),
+            &Reply::new(StatusCode::CREATED, "text/plain", "x"),
+        );
         let Ok(Entered::Answer(reply)) = waiting.await.unwrap() else {
             panic!("the second one has the answer");
         };
@@ -211,7 +226,10 @@ mod tests {
             panic!("another body");
         };
         assert_eq!(kind, shared::error::Kind::KeyReused);
-        assert!(matches!(flights.enter(shop, &call("a"), soon()).await, Ok(Entered::Run(_))));
+        assert!(matches!(
+            flights.enter(shop, &call("a"), soon()).await,
+            Ok(Entered::Run(_))
+        ));
     }
 
     #[tokio::test(start_paused = true)]

@@ -58,7 +58,9 @@ impl Relay {
         let batch = self.app.config().background.relay_batch;
         let events = self
             .app
-            .read(shop, Consistency::Strong, move |read| Box::pin(rows::waiting(read, batch)))
+            .read(shop, Consistency::Strong, move |read| {
+                Box::pin(rows::waiting(read, batch))
+            })
             .await?;
         // A process that was paused since the read must not come in between its successor's events.
         if events.is_empty() || !self.lease.held() {

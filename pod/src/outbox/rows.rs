@@ -77,7 +77,8 @@ pub(crate) async fn waiting(read: &mut Reader, batch: u32) -> Result<Vec<Relayed
                 payload,
                 created_ms,
             } = row;
-            let id = Uuid::from_slice(&event_id).map_err(|e| Error::bug(format!("an event's id: {e}")))?;
+            let id = Uuid::from_slice(&event_id)
+                .map_err(|e| Error::bug(format!("an event's id: {e}")))?;
             Ok(Relayed {
                 shop,
                 position,
@@ -97,8 +98,9 @@ pub(crate) async fn mark(tx: &mut Tx, positions: &[u64]) -> Result<u64, Error> {
     if positions.is_empty() {
         return Ok(0);
     }
-    let mut update: QueryBuilder<MySql> =
-        QueryBuilder::new("update outbox set waiting = null, relayed_at = now(3) where waiting = 1 and shop_id = ");
+    let mut update: QueryBuilder<MySql> = QueryBuilder::new(
+        "update outbox set waiting = null, relayed_at = now(3) where waiting = 1 and shop_id = ",
+    );
     update.push_bind(tx.shop().get()).push(" and position in (");
     let mut list = update.separated(", ");
     for position in positions {

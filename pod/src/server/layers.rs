@@ -54,7 +54,11 @@ impl Layers {
     /// The answer to a request.
     pub(super) async fn answer(&self, mut request: Request<Body>) -> Response {
         if request.uri().path() == HEALTH {
-            let status = if self.phase.serving() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let status = if self.phase.serving() {
+                StatusCode::OK
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
             return (status, self.phase.word()).into_response();
         }
         let started = Instant::now();
@@ -83,7 +87,10 @@ impl Layers {
         let response = self.run(request).instrument(span.clone()).await;
         let response = name_request(response, &route);
         let took = started.elapsed();
-        let label = response.extensions().get::<Label>().map_or(NO_ROUTE, |l| l.0.as_str());
+        let label = response
+            .extensions()
+            .get::<Label>()
+            .map_or(NO_ROUTE, |l| l.0.as_str());
         let status = response.status().as_u16();
         meter::request(label, status, took);
         span.in_scope(|| {
@@ -96,7 +103,9 @@ impl Layers {
     #[expect(clippy::result_large_err, reason = "the error is the answer")]
     fn verify(&self, request: &Request<Body>) -> Result<Route, Response> {
         let path = request.uri().path_and_query().map_or("/", |p| p.as_str());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         Route::verify(request.headers(), self.app.keys(), now_ms, request.method().as_str(), path).map_err(|refused| {
             tracing::warn!(reason = %refused, "a request without a valid signature: it has gone around the edge");
@@ -111,10 +120,11 @@ impl Layers {
             Ok(Ok(Err(never))) => match never {},
             Ok(Err(_)) => Error::bug("a handler panicked").into_response(),
             // What it has begun at the database goes on and is found under its key.
-            Err(_) => {
-                Error::because(Kind::Timeout, "The request took too long. Send it with the same Idempotency-Key again.")
-                    .into_response()
-            }
+            Err(_) => Error::because(
+                Kind::Timeout,
+                "The request took too long. Send it with the same Idempotency-Key again.",
+            )
+            .into_response(),
         }
     }
 }
@@ -138,7 +148,9 @@ fn name_request(response: Response, route: &Route) -> Response {
     let Some(problem) = response.extensions().get::<Problem>() else {
         return response;
     };
-    let Some(kind) = Kind::ALL.into_iter().find(|k| problem.r#type.ends_with(k.slug()) && k.status() == problem.status)
+    let Some(kind) = Kind::ALL
+        .into_iter()
+        .find(|k| problem.r#type.ends_with(k.slug()) && k.status() == problem.status)
     else {
         return response;
     };

@@ -6,10 +6,14 @@ use migrations::{Migration, POD, POD_TABLES_LOCAL};
 use shared::PodId;
 use sqlx::mysql::MySqlConnection;
 
-pub(super) async fn wrong_identity(raw: &mut MySqlConnection, pod: PodId) -> Result<Option<String>, sqlx::Error> {
-    let found: Option<(u64,)> = sqlx::query_as("select cast(pod as unsigned) from pod_identity where one = 1")
-        .fetch_optional(raw)
-        .await?;
+pub(super) async fn wrong_identity(
+    raw: &mut MySqlConnection,
+    pod: PodId,
+) -> Result<Option<String>, sqlx::Error> {
+    let found: Option<(u64,)> =
+        sqlx::query_as("select cast(pod as unsigned) from pod_identity where one = 1")
+            .fetch_optional(raw)
+            .await?;
     Ok(match found {
         None => Some("pod_identity is empty: the database has not been given to a pod; `podctl apply` does that".into()),
         Some((found,)) if found != u64::from(pod.get()) => Some(format!(
@@ -58,7 +62,11 @@ fn compare(wanted: &[Migration], applied: &[Applied]) -> Vec<String> {
             Some(_) => {}
         }
     }
-    let newest = wanted.iter().map(|m| i64::from(m.version)).max().unwrap_or(0);
+    let newest = wanted
+        .iter()
+        .map(|m| i64::from(m.version))
+        .max()
+        .unwrap_or(0);
     for a in applied.iter().filter(|a| a.version > newest) {
         faults.push(format!(
             "the schema is newer than this program: it has migration {} ({}), which this program does not know; start the newer program",
@@ -70,7 +78,10 @@ fn compare(wanted: &[Migration], applied: &[Applied]) -> Vec<String> {
 
 /// Tenant tables without a primary key, or with a unique key that does not begin with `shop_id`: a statement could meet
 /// another tenant's row through such a key (a `replace` removes it; tried).
-pub(super) async fn wrong_keys(raw: &mut MySqlConnection, database: &str) -> Result<Vec<String>, sqlx::Error> {
+pub(super) async fn wrong_keys(
+    raw: &mut MySqlConnection,
+    database: &str,
+) -> Result<Vec<String>, sqlx::Error> {
     let tables: Vec<(String, Option<String>, Option<String>)> = sqlx::query_as(
         "select cast(t.table_name as char), cast(s.index_name as char), cast(s.column_name as char) \
          from information_schema.tables t left join information_schema.statistics s \
@@ -137,14 +148,26 @@ mod tests {
         half[0].finished = false;
         half[1].checksum = "x".into();
         let faults = compare(POD, &half);
-        assert!(faults[0].contains("not finished") && faults[1].contains("another text"), "{faults:?}");
+        assert!(
+            faults[0].contains("not finished") && faults[1].contains("another text"),
+            "{faults:?}"
+        );
     }
 
     /// Invariant 7, on the real tables.
     #[test]
     fn inv7_a_unique_key_without_shop_id_first_is_a_fault() {
-        let row = |table: &str, index: &str, column: &str| (table.to_owned(), Some(index.to_owned()), Some(column.to_owned()));
-        let good = [row("product", "PRIMARY", "shop_id"), row("pod_identity", "PRIMARY", "one")];
+        let row = |table: &str, index: &str, column: &str| {
+            (
+                table.to_owned(),
+                Some(index.to_owned()),
+                Some(column.to_owned()),
+            )
+        };
+        let good = [
+            row("product", "PRIMARY", "shop_id"),
+            row("pod_identity", "PRIMARY", "one"),
+        ];
         assert_eq!(judge_keys(&good), Vec::<String>::new());
         let bad = [
             row("product", "PRIMARY", "shop_id"),
@@ -152,6 +175,9 @@ mod tests {
             ("heap".to_owned(), None, None),
         ];
         let faults = judge_keys(&bad);
-        assert!(faults[0].contains("unique key code of table product") && faults[1].contains("table heap has no primary key"));
+        assert!(
+            faults[0].contains("unique key code of table product")
+                && faults[1].contains("table heap has no primary key")
+        );
     }
 }

@@ -27,13 +27,16 @@ impl Servers {
             ticks.tick().await;
             // The instant before the question: what the set holds was executed by then.
             let at = Instant::now();
-            let answer = self.ask(&self.primary_at, &mut conn, PRIMARY).await.and_then(|row| {
-                Some(PrimaryAnswer {
-                    open: row.try_get::<i64, _>("closed").ok()? == 0,
-                    server_uuid: text(&row, "server_uuid")?,
-                    executed: GtidSet::parse(&text(&row, "executed")?).ok()?,
-                })
-            });
+            let answer = self
+                .ask(&self.primary_at, &mut conn, PRIMARY)
+                .await
+                .and_then(|row| {
+                    Some(PrimaryAnswer {
+                        open: row.try_get::<i64, _>("closed").ok()? == 0,
+                        server_uuid: text(&row, "server_uuid")?,
+                        executed: GtidSet::parse(&text(&row, "executed")?).ok()?,
+                    })
+                });
             self.note_primary(at, answer);
         }
     }
@@ -48,7 +51,11 @@ impl Servers {
         }
     }
 
-    async fn ask_replica(&self, replica: &ReplicaServer, conn: &mut Option<MySqlConnection>) -> Standing {
+    async fn ask_replica(
+        &self,
+        replica: &ReplicaServer,
+        conn: &mut Option<MySqlConnection>,
+    ) -> Standing {
         let at = Instant::now();
         let Some(row) = self.ask(&replica.at, conn, "show replica status").await else {
             return Standing::out("it cannot be asked, or follows nobody");
@@ -60,7 +67,10 @@ impl Servers {
             "its applier is stopped"
         } else if text(&row, "Replica_IO_Running").is_none_or(|t| t == "No") {
             "its receiver is stopped"
-        } else if self.source_uuid().is_some_and(|uuid| source.as_ref() != Some(&uuid)) {
+        } else if self
+            .source_uuid()
+            .is_some_and(|uuid| source.as_ref() != Some(&uuid))
+        {
             "it follows another source"
         } else if executed.is_none() {
             "its executed set cannot be read"
@@ -87,9 +97,18 @@ impl Servers {
                 Some(raw) => raw,
                 None => {
                     let mysql = &self.mysql;
-                    let options = options(mysql, at, &mysql.monitor_user, mysql.monitor_password.expose());
+                    let options = options(
+                        mysql,
+                        at,
+                        &mysql.monitor_user,
+                        mysql.monitor_password.expose(),
+                    );
                     // No database: the account has rights on none.
-                    options.database("").disable_statement_logging().connect().await?
+                    options
+                        .database("")
+                        .disable_statement_logging()
+                        .connect()
+                        .await?
                 }
             };
             let rows = raw.fetch_all(sqlx::raw_sql(sql)).await?;

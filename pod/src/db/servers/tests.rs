@@ -53,6 +53,7 @@ fn servers() -> Servers {
                 life: Duration::ZERO,
                 per_shop: 1,
                 session: String::new(),
+                breaker: Arc::new(crate::db::Breaker::new(Duration::ZERO)),
             },
         )
     })
@@ -97,14 +98,18 @@ async fn without_a_primary_replicas_in_band_go_on_for_a_stated_time() {
         ..standing(10)
     };
     servers.note_replica(&replica, cut_off());
-    assert_eq!(servers.candidates(None).len(), 0, "cut off from a primary that is there");
+    assert_eq!(
+        servers.candidates(None).len(),
+        0,
+        "cut off from a primary that is there"
+    );
 
     servers.note_primary(Instant::now(), None);
-    assert!(servers.orphaned());
+    assert!(servers.may_stand_in());
     tokio::time::advance(Duration::from_secs(10)).await;
     servers.note_replica(&replica, cut_off());
     assert_eq!(servers.candidates(None).len(), 1);
     tokio::time::advance(servers.reads.orphan).await;
-    assert!(!servers.orphaned());
+    assert!(!servers.may_stand_in());
     assert_eq!(servers.candidates(None).len(), 0);
 }
