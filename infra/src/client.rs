@@ -17,6 +17,7 @@ mod calls;
 mod error;
 
 pub use error::Error;
+use error::cause;
 
 /// A control server on the same network accepts in milliseconds; a dead address must not eat the patience of a script.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -143,9 +144,9 @@ impl Control {
             }
         }
         Err(match unreachable {
-            Some(source) => Error::Unreachable {
+            Some(error) => Error::Unreachable {
                 urls: self.addresses(),
-                source: source.without_url(),
+                why: cause(&error),
             },
             None => Error::NoAddress,
         })
@@ -195,7 +196,7 @@ impl Control {
         Error::Broken {
             url,
             changes,
-            source: source.without_url(),
+            why: cause(&source),
         }
     }
 }

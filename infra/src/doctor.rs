@@ -28,7 +28,7 @@ pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
     /// What was checked: `placement`, `host`, `bucket`, `schema`, `setting`, `replica`, `identity`, `process`, `disk`,
-    /// `table`, `operation`, `route`, `control`.
+    /// `table`, `operation`, `route`, `plan`, `control`.
     pub check: &'static str,
     /// The shop, pod, server or process.
     pub subject: String,

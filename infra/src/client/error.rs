@@ -27,13 +27,13 @@ pub enum Error {
     Encode(#[source] serde_json::Error),
     /// Nobody takes a connection.
     #[error(
-        "no control server answers at {urls}: start the fleet with `podctl up`, or look with `podctl process list`"
+        "no control server answers at {urls} ({why}): start the fleet with `podctl up`, or look with `podctl process list`"
     )]
     Unreachable {
         /// All addresses tried.
         urls: String,
         /// The last one's fault.
-        source: reqwest::Error,
+        why: String,
     },
     /// Connected, and silent.
     #[error(
@@ -48,14 +48,14 @@ pub enum Error {
         changes: bool,
     },
     /// The connection broke after the request was sent.
-    #[error("the connection to the control server at {url} broke{}", if *.changes { MAYBE_DONE } else { "" })]
+    #[error("the connection to the control server at {url} broke ({why}){}", if *.changes { MAYBE_DONE } else { "" })]
     Broken {
         /// Which one.
         url: String,
         /// Whether the call changes something.
         changes: bool,
         /// The fault.
-        source: reqwest::Error,
+        why: String,
     },
     /// It answered with a problem.
     #[error("{}", problem_text(.0))]
@@ -118,6 +118,15 @@ impl Error {
     }
 }
 
+/// The innermost cause: what lies around it says only that a request was sent.
+pub(super) fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
 fn problem_text(problem: &Problem) -> String {
     let mut text = problem
         .detail
@@ -125,9 +134,6 @@ fn problem_text(problem: &Problem) -> String {
         .unwrap_or_else(|| problem.title.clone());
     if let Some(field) = &problem.field {
         text.push_str(&format!(" (field `{field}`)"));
-    }
-    if problem.status == 401 {
-        text.push_str("; the fleet's operator token is in the file that --token-file names");
     }
     text
 }

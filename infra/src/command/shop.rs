@@ -3,7 +3,6 @@
 use anyhow::anyhow;
 use serde::Serialize;
 use shared::PlacementState;
-use shared::error::Kind;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
@@ -188,18 +187,26 @@ async fn known<T>(
     reference: &str,
     answer: Result<T, Error>,
 ) -> anyhow::Result<T> {
-    match answer {
-        Err(error) if error.kind() == Some(Kind::UnknownShop) => {
-            let page = control.shop_page(None, SUGGEST_SHOPS_MAX).await;
-            let shops = page.map(|page| page.shops).unwrap_or_default();
-            let names = shops.iter().map(|shop| shop.handle.as_str());
-            let meant = suggest::did_you_mean(&suggest::near(reference, names));
-            Err(anyhow!(
-                "there is no shop {reference:?}{meant} (all of them: podctl shop list)"
-            ))
-        }
-        answer => Ok(answer?),
+    let error = match answer {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
+    // Something of a shop that exists may be what was not found.
+    if !error.is_not_found()
+        || !control
+            .shop(reference)
+            .await
+            .is_err_and(|e| e.is_not_found())
+    {
+        return Err(error.into());
     }
+    let page = control.shop_page(None, SUGGEST_SHOPS_MAX).await;
+    let shops = page.map(|page| page.shops).unwrap_or_default();
+    let names = shops.iter().map(|shop| shop.handle.as_str());
+    let meant = suggest::did_you_mean(&suggest::near(reference, names));
+    Err(anyhow!(
+        "there is no shop {reference:?}{meant} (all of them: podctl shop list)"
+    ))
 }
 
 fn shop_row(shop: &Shop) -> [String; 7] {

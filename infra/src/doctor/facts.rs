@@ -20,6 +20,8 @@ pub struct Facts {
     pub catalog: Asked<Catalog>,
     /// What each pod's servers say.
     pub pods: BTreeMap<PodId, Pod>,
+    /// The steps that bring the fleet to what `fleet.toml` says; none for a fleet elsewhere.
+    pub plan: Option<Asked<Vec<String>>>,
     /// What runs on this machine; empty for a fleet elsewhere.
     pub units: Vec<Unit>,
     /// The file systems in use.

@@ -41,6 +41,9 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             &mut found,
         );
     }
+    if let Some(plan) = &facts.plan {
+        fleet::plan(plan, &mut found);
+    }
     fleet::units(&facts.units, &mut found);
     fleet::disks(&facts.disks, &mut found);
     found.findings

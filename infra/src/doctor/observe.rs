@@ -15,8 +15,8 @@ use super::facts::{Asked, Catalog, Disk, Facts, Pod, Unit};
 use crate::api::{self, EndpointKind, EndpointRole};
 use crate::client::Control;
 use crate::home_dir::HomeDir;
-use crate::status;
 use crate::unit::{Desired, Kind};
+use crate::{plan, status};
 
 mod database;
 
@@ -55,14 +55,19 @@ pub async fn observe(control: &Control, home: Option<&HomeDir>) -> anyhow::Resul
         .buffer_unordered(PODS_AT_ONCE)
         .collect()
         .await;
-    let (units, disks) = match home {
-        Some(home) => (units(home).await?, vec![disk(home.path())?]),
-        None => (Vec::new(), Vec::new()),
+    let (plan, units, disks) = match home {
+        Some(home) => (
+            Some(steps(home).await),
+            units(home).await?,
+            vec![disk(home.path())?],
+        ),
+        None => (None, Vec::new(), Vec::new()),
     };
     Ok(Facts {
         at: OffsetDateTime::now_utc(),
         catalog,
         pods,
+        plan,
         units,
         disks,
     })
@@ -135,6 +140,16 @@ async fn look(target: &Target) -> Pod {
         Err(why) => Err(why.clone()),
     };
     database::look(target, password.as_ref()).await
+}
+
+async fn steps(home: &HomeDir) -> Asked<Vec<String>> {
+    let prepared = plan::make(home).await.map_err(|e| format!("{e:#}"))?;
+    Ok(prepared
+        .plan
+        .steps
+        .iter()
+        .map(ToString::to_string)
+        .collect())
 }
 
 async fn units(home: &HomeDir) -> anyhow::Result<Vec<Unit>> {

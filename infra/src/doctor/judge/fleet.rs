@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 use super::Found;
 use crate::api::{OperationState, PodStatus};
 use crate::doctor::Severity;
-use crate::doctor::facts::{Catalog, Disk, Unit};
+use crate::doctor::facts::{Asked, Catalog, Disk, Unit};
 
 /// A shop id modulo this is its bucket, for ever.
 const BUCKETS: u32 = 1024;
@@ -86,6 +86,28 @@ pub(super) fn buckets(catalog: &Catalog, found: &mut Found) {
                 "restore the catalog from a copy",
             ),
         }
+    }
+}
+
+/// A process that does not run is a step too: what has no finding of its own is found here.
+pub(super) fn plan(plan: &Asked<Vec<String>>, found: &mut Found) {
+    match plan {
+        Ok(steps) => {
+            if let Some(first) = steps.first() {
+                found.warning(
+                    "plan",
+                    "fleet.toml",
+                    format!("the fleet is not what it says: {} steps are to be done, the first: {first}", steps.len()),
+                    "`podctl plan` shows them, `podctl apply` does them",
+                );
+            }
+        }
+        Err(why) => found.error(
+            "plan",
+            "fleet.toml",
+            format!("it cannot be compared with the fleet: {why}"),
+            "mend what it names, and look again",
+        ),
     }
 }
 

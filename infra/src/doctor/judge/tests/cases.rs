@@ -291,6 +291,22 @@ pub(super) const MACHINE: &[Case] = &[
     error("route", "edge-1", "at version 8, the catalog at 9", |f| {
         f.units[0].route_version = Some(8);
     }),
+    warning(
+        "plan",
+        "fleet.toml",
+        "2 steps are to be done, the first: a",
+        |f| {
+            f.plan = Some(Ok(vec!["a".into(), "b".into()]));
+        },
+    ),
+    error(
+        "plan",
+        "fleet.toml",
+        "cannot be compared with the fleet: no mysqld",
+        |f| {
+            f.plan = Some(Err("no mysqld".into()));
+        },
+    ),
     warning("disk", "/h", "(9 %)", |f| f.disks[0].free = 9 << 30),
     error("disk", "/h", "(1 %)", |f| f.disks[0].free = 1 << 30),
 ];

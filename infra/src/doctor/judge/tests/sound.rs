@@ -192,6 +192,7 @@ pub(super) fn sound() -> Facts {
             operations: vec![operation("shop-create", "new", Duration::seconds(2))],
         }),
         pods: BTreeMap::from([(pod_id(1), pod(1, 1)), (pod_id(2), pod(2, 2))]),
+        plan: Some(Ok(Vec::new())),
         units: vec![Unit {
             name: "edge-1".into(),
             wanted: true,
