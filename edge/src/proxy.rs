@@ -295,28 +295,4 @@ fn reply_to(error: &Error) -> Option<Reply> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silent_pod_is_504_and_a_broken_one_502() {
-        let kind = |error: Box<Error>| reply_to(&error).map(|reply| reply.kind);
-        let read = ErrorType::ReadTimedout;
-        assert_eq!(kind(Error::new_up(read.clone())), Some(Kind::Timeout));
-        let closed = ErrorType::ConnectionClosed;
-        assert_eq!(kind(Error::new_up(closed.clone())), Some(Kind::BadGateway));
-        let header = ErrorType::InvalidHTTPHeader;
-        assert_eq!(kind(Error::new_up(header.clone())), Some(Kind::BadGateway));
-        assert_eq!(kind(Error::new_down(header)), Some(Kind::Invalid));
-        assert_eq!(kind(Error::new_down(closed)), None, "nobody to tell");
-        assert_eq!(
-            kind(Error::new_down(read)),
-            None,
-            "a client that stopped sending"
-        );
-        assert_eq!(
-            kind(Error::new_in(ErrorType::InternalError)),
-            Some(Kind::Internal)
-        );
-    }
-}
+mod tests;

@@ -1,0 +1,336 @@
+//! The edge between real sockets: a client, pods that answer by a script, and a catalog that is asked.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use parking_lot::Mutex;
+use pingora_core::server::configuration::ServerConf;
+use pingora_proxy::HttpProxy;
+use shared::keys::FleetKeys;
+use shared::routes::RouteTable;
+use shared::routes::wire::{Change, Changes, Header, Line, Now, Pod, PodStatus, Shop};
+use shared::{Epoch, PlacementState, PodId, ShopId, wire};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::connection::Patience;
+use crate::context::unix_ms;
+use crate::identify::Domains;
+use crate::keys::Keys;
+use crate::listener::Acceptor;
+use crate::trusted::TrustedProxies;
+use crate::upstream::{PeerSettings, Pods};
+
+const ANSWER: Duration = Duration::from_millis(400);
+
+/// What a pod does with a request.
+#[derive(Debug, Clone)]
+enum Deed {
+    Answer(&'static str),
+    Fence(String),
+    Close,
+    Silence,
+}
+
+/// A request as a pod saw it.
+#[derive(Debug, Clone)]
+struct Seen {
+    method: String,
+    target: String,
+    headers: HeaderMap,
+    body: usize,
+}
+
+/// One process of a pod. Its last deed is repeated.
+struct FakePod {
+    address: SocketAddr,
+    deeds: Arc<Mutex<VecDeque<Deed>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl FakePod {
+    async fn start(deeds: impl IntoIterator<Item = Deed>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pod = Self {
+            address: listener.local_addr().unwrap(),
+            deeds: Arc::new(Mutex::new(deeds.into_iter().collect())),
+            seen: Arc::default(),
+        };
+        let (deeds, seen) = (Arc::clone(&pod.deeds), Arc::clone(&pod.seen));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&deeds), Arc::clone(&seen)));
+            }
+        });
+        pod
+    }
+
+    /// An address where nobody listens.
+    async fn dead() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().clone()
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    deeds: Arc<Mutex<VecDeque<Deed>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+) {
+    while let Some(request) = read_request(&mut stream).await {
+        seen.lock().push(request);
+        let deed = {
+            let mut deeds = deeds.lock();
+            let next = deeds.front().cloned().unwrap();
+            if deeds.len() > 1 {
+                deeds.pop_front();
+            }
+            next
+        };
+        let answer = match deed {
+            Deed::Answer(body) => {
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+            }
+            Deed::Fence(fence) => format!(
+                "HTTP/1.1 421 Misdirected Request\r\npodhost-fence: {fence}\r\ncontent-length: 0\r\n\r\n"
+            ),
+            Deed::Close => return,
+            Deed::Silence => std::future::pending().await,
+        };
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+}
+
+/// Reads a request with a length or without a body.
+async fn read_request(stream: &mut TcpStream) -> Option<Seen> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            break at;
+        }
+        let read = stream.read_buf(&mut bytes).await.ok()?;
+        if read == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    let mut lines = head.split("\r\n");
+    let mut start = lines.next().unwrap().split(' ');
+    let headers: HeaderMap = lines
+        .map(|line| line.split_once(": ").unwrap())
+        .map(|(k, v)| (k.parse::<http::HeaderName>().unwrap(), v.parse().unwrap()))
+        .collect();
+    let length = headers
+        .get("content-length")
+        .map(|v| v.to_str().unwrap().parse().unwrap());
+    let length: usize = length.unwrap_or(0);
+    let mut body = bytes.len() - end - 4;
+    let mut piece = vec![0; 65536];
+    while body < length {
+        let read = stream.read(&mut piece).await.ok()?;
+        if read == 0 {
+            return None;
+        }
+        body += read;
+    }
+    Some(Seen {
+        method: start.next().unwrap().to_owned(),
+        target: start.next().unwrap().to_owned(),
+        headers,
+        body,
+    })
+}
+
+/// An edge with one shop, on pod 1 at epoch 1.
+struct Rig {
+    address: SocketAddr,
+    routes: Arc<Routes>,
+    keys: FleetKeys,
+    _stop: watch::Sender<bool>,
+}
+
+impl Rig {
+    async fn start(pods: &[(u64, &[SocketAddr])]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let keys = FleetKeys::generate("k1").unwrap();
+        std::fs::write(&file, keys.to_text()).unwrap();
+        let source = format!("file:{}", file.display()).parse().unwrap();
+        let held = Keys::new(shared::config::Secret::read(source).unwrap()).unwrap();
+        let second = Duration::from_secs(1);
+        let routes = Arc::new(Routes::new(
+            Pods::new(PeerSettings {
+                connect: second,
+                answer: ANSWER,
+                write: second,
+                idle: second,
+                in_flight_max: 10,
+            }),
+            held,
+            Duration::from_secs(3600),
+        ));
+        routes.replace(table(pods)).unwrap();
+        let metrics = Arc::new(Metrics::new());
+        let mut proxy = HttpProxy::new(
+            edge(Arc::clone(&routes), Arc::clone(&metrics)),
+            Arc::new(ServerConf::default()),
+        );
+        proxy.handle_init_modules();
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = Arc::new(Acceptor {
+            proxy: Arc::new(proxy),
+            patience: Patience {
+                first: second,
+                next: second,
+            },
+            trusted: TrustedProxies::default(),
+            metrics,
+            access_log: None,
+            room: Arc::new(Semaphore::new(100)),
+            connections: TaskTracker::new(),
+            stop: stopped,
+        });
+        let listener = crate::listener::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(acceptor.run(listener));
+        Self {
+            address,
+            routes,
+            keys,
+            _stop: stop,
+        }
+    }
+
+    /// A catalog that gives these placements of the shop, one after each question.
+    fn catalog(&self, placements: impl IntoIterator<Item = (u64, u64)> + Send + 'static) {
+        let routes = Arc::clone(&self.routes);
+        let mut placements: VecDeque<_> = placements.into_iter().collect();
+        tokio::spawn(async move {
+            loop {
+                routes.nudged().await;
+                let asked = Instant::now();
+                let version = routes.table().as_ref().unwrap().version() + 1;
+                let change = placements.pop_front().map(|(pod, epoch)| Change {
+                    version,
+                    now: Now::Shop(shop(pod, epoch)),
+                });
+                let answer = Changes {
+                    incarnation: 1,
+                    version,
+                    changes: change.into_iter().collect(),
+                };
+                routes.apply(&answer).unwrap();
+                routes.confirm(asked);
+            }
+        });
+    }
+
+    async fn send(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // An edge that refuses early may close before all is sent.
+        let _ = stream.write_all(bytes).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn get(&self, target: &str) -> String {
+        let head =
+            format!("GET {target} HTTP/1.1\r\nhost: snow.localhost\r\nconnection: close\r\n\r\n");
+        self.send(head.as_bytes()).await
+    }
+
+    async fn post(&self, body: usize) -> String {
+        let head = format!(
+            "POST /buy HTTP/1.1\r\nhost: snow.localhost\r\nconnection: close\r\ncontent-length: {body}\r\n\r\n"
+        );
+        self.send(&[head.as_bytes(), &vec![b'x'; body]].concat())
+            .await
+    }
+
+    /// Whether the request is signed for this pod and epoch.
+    fn is_signed(&self, seen: &Seen, pod: u64, epoch: u64) -> bool {
+        let pod = PodId::new(pod).unwrap();
+        let keys = self.keys.pod(pod);
+        let (method, target) = (seen.method.as_str(), seen.target.as_str());
+        let route = wire::Route::verify(&seen.headers, &keys, unix_ms(), method, target);
+        route.is_ok_and(|r| r.pod == pod && r.epoch.get() == epoch && r.shop.get() == 1)
+    }
+}
+
+fn edge(routes: Arc<Routes>, metrics: Arc<Metrics>) -> Edge {
+    let domain: shared::Host = "localhost".parse().unwrap();
+    Edge {
+        routes,
+        domains: Domains {
+            base: domain.clone(),
+            platform: domain,
+        },
+        shops: ShopsInFlight::new(10),
+        metrics,
+        access_log: None,
+        header_bytes_max: 8192,
+        header_fields_max: 50,
+        shop_cookie_age: Duration::from_secs(3600),
+        client_timeout: Duration::from_secs(2),
+        refresh_max: Duration::from_millis(300),
+        drain: Drain {
+            bytes: 1024 * 1024,
+            time: Duration::from_millis(300),
+        },
+        traces: false,
+    }
+}
+
+fn table(pods: &[(u64, &[SocketAddr])]) -> RouteTable {
+    let header = Header {
+        incarnation: 1,
+        version: 1,
+        base_domain: "localhost".parse().unwrap(),
+        platform_domain: "localhost".parse().unwrap(),
+    };
+    let pods = pods.iter().map(|(id, http)| {
+        Line::Pod(Pod {
+            id: PodId::new(*id).unwrap(),
+            name: format!("pod-{id}"),
+            status: PodStatus::Active,
+            http: http.to_vec(),
+        })
+    });
+    RouteTable::build(header, pods.chain([Line::Shop(shop(1, 1))])).unwrap()
+}
+
+fn shop(pod: u64, epoch: u64) -> Shop {
+    Shop {
+        id: ShopId::new(1).unwrap(),
+        handle: "snow".parse().unwrap(),
+        hosts: vec![],
+        pod: PodId::new(pod).unwrap(),
+        epoch: Epoch::try_from(epoch).unwrap(),
+        state: PlacementState::Serving,
+    }
+}
+
+fn stale() -> Deed {
+    Deed::Fence("stale".into())
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+mod cases;

@@ -1,0 +1,200 @@
+//! What comes of a request, by what pods and catalog do.
+
+use super::*;
+
+#[test]
+fn a_silent_pod_is_504_and_a_broken_one_502() {
+    let kind = |error: Box<Error>| reply_to(&error).map(|reply| reply.kind);
+    let read = ErrorType::ReadTimedout;
+    assert_eq!(kind(Error::new_up(read.clone())), Some(Kind::Timeout));
+    let closed = ErrorType::ConnectionClosed;
+    assert_eq!(kind(Error::new_up(closed.clone())), Some(Kind::BadGateway));
+    let header = ErrorType::InvalidHTTPHeader;
+    assert_eq!(kind(Error::new_up(header.clone())), Some(Kind::BadGateway));
+    assert_eq!(kind(Error::new_down(header)), Some(Kind::Invalid));
+    assert_eq!(kind(Error::new_down(closed)), None, "nobody to tell");
+    assert_eq!(
+        kind(Error::new_down(read)),
+        None,
+        "a client that stopped sending"
+    );
+    assert_eq!(
+        kind(Error::new_in(ErrorType::InternalError)),
+        Some(Kind::Internal)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inv4_a_request_that_a_pod_may_have_begun_is_never_sent_again() {
+    for (deed, expected) in [(Deed::Close, "502"), (Deed::Silence, "504")] {
+        let one = FakePod::start([deed.clone()]).await;
+        let two = FakePod::start([deed.clone()]).await;
+        let rig = Rig::start(&[(1, &[one.address, two.address])]).await;
+        for answer in [rig.get("/").await, rig.post(10).await] {
+            assert_eq!(status(&answer), expected, "{answer}");
+            assert!(answer.contains("retry-after"), "{answer}");
+        }
+        let seen = one.seen().len() + two.seen().len();
+        assert_eq!(seen, 2, "each was sent once: {deed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mark_is_followed_without_the_catalog_and_signed_anew() {
+    let from = FakePod::start([Deed::Fence("moved; pod=2; epoch=2".into())]).await;
+    let to = FakePod::start([Deed::Answer("here")]).await;
+    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]).await;
+    let answer = rig.post(60_000).await;
+    assert!(
+        status(&answer) == "200" && answer.ends_with("here"),
+        "{answer}"
+    );
+    assert!(!answer.contains("podhost-"), "{answer}");
+    let (first, second) = (&from.seen()[0], &to.seen()[0]);
+    assert!(rig.is_signed(first, 1, 1) && rig.is_signed(second, 2, 2));
+    assert_eq!((first.body, second.body), (60_000, 60_000));
+    assert_eq!(first.headers[wire::REQUEST], second.headers[wire::REQUEST]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_route_is_refreshed_and_the_request_sent_where_the_catalog_says() {
+    let from = FakePod::start([stale()]).await;
+    let to = FakePod::start([Deed::Answer("here")]).await;
+    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]).await;
+    rig.catalog([(2, 2)]);
+    assert_eq!(status(&rig.post(100).await), "200");
+    assert_eq!((from.seen().len(), to.seen().len()), (1, 1));
+    assert!(rig.is_signed(&to.seen()[0], 2, 2));
+    // The next request knows the way.
+    assert_eq!(status(&rig.get("/").await), "200");
+    assert_eq!(from.seen().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_route_that_nobody_can_better_is_503() {
+    let pod = FakePod::start([stale()]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    let asked = Instant::now();
+    let answer = rig.get("/").await;
+    assert_eq!(status(&answer), "503", "{answer}");
+    assert!(answer.contains("retry-after: 1") && answer.contains("problem:unavailable"));
+    assert!(
+        asked.elapsed() >= Duration::from_millis(300),
+        "the catalog had its time"
+    );
+    rig.catalog([]);
+    let asked = Instant::now();
+    assert_eq!(status(&rig.get("/").await), "503");
+    assert!(
+        asked.elapsed() < Duration::from_millis(300),
+        "a catalog that knows nothing new is not waited for"
+    );
+    assert_eq!(pod.seen().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_forwarded_four_times_at_most() {
+    let (one, two) = (
+        FakePod::start([stale()]).await,
+        FakePod::start([stale()]).await,
+    );
+    let rig = Rig::start(&[(1, &[one.address]), (2, &[two.address])]).await;
+    rig.catalog((2..20).map(|epoch| (1 + epoch % 2, epoch)));
+    let answer = rig.get("/").await;
+    assert_eq!(status(&answer), "503", "{answer}");
+    assert_eq!(one.seen().len() + two.seen().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_too_large_to_keep_is_not_sent_again() {
+    let from = FakePod::start([Deed::Fence("moved; pod=2; epoch=2".into())]).await;
+    let to = FakePod::start([Deed::Answer("here")]).await;
+    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]).await;
+    let answer = rig.post(200_000).await;
+    assert_eq!(status(&answer), "503", "{answer}");
+    assert!(answer.contains("send it again"), "{answer}");
+    assert!(to.seen().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shop_that_changes_hands_is_503_with_a_time_to_come_back() {
+    for fence in ["fenced", "unready"] {
+        let pod = FakePod::start([Deed::Fence(fence.into()), Deed::Answer("")]).await;
+        let rig = Rig::start(&[(1, &[pod.address])]).await;
+        let answer = rig.post(10).await;
+        assert_eq!(status(&answer), "503", "{answer}");
+        assert!(
+            answer.contains("retry-after") && !answer.contains("podhost-fence"),
+            "{answer}"
+        );
+        assert_eq!(pod.seen().len(), 1);
+        assert_eq!(status(&rig.post(10).await), "200");
+    }
+    let pod = FakePod::start([Deed::Fence("what".into())]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    assert_eq!(status(&rig.get("/").await), "502");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_cannot_be_connected_to_is_passed_over() {
+    let pod = FakePod::start([Deed::Answer("")]).await;
+    let dead = FakePod::dead().await;
+    let rig = Rig::start(&[(1, &[dead, pod.address])]).await;
+    for _ in 0..4 {
+        assert_eq!(status(&rig.post(10).await), "200");
+    }
+    assert_eq!(pod.seen().len(), 4);
+    let rig = Rig::start(&[(1, &[dead])]).await;
+    for _ in 0..2 {
+        let answer = rig.post(10).await;
+        assert_eq!(status(&answer), "503", "{answer}");
+        assert!(answer.contains("retry-after"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_refused_like_everything_else() {
+    let pod = FakePod::start([Deed::Answer("")]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    for (request, expected) in [
+        ("HELLO\r\n\r\n", "400"),
+        (
+            "GET / HTTP/1.1\r\nhost: snow.localhost\r\nhost: snow.localhost\r\n\r\n",
+            "400",
+        ),
+        ("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", "400"),
+        (
+            "GET http://other/ HTTP/1.1\r\nhost: snow.localhost\r\n\r\n",
+            "400",
+        ),
+        (
+            "CONNECT snow.localhost:80 HTTP/1.1\r\nhost: snow.localhost:80\r\n\r\n",
+            "405",
+        ),
+        (
+            "POST / HTTP/1.1\r\nhost: snow.localhost\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n0\r\n\r\n",
+            "400",
+        ),
+    ] {
+        let answer = rig.send(request.as_bytes()).await;
+        assert_eq!(status(&answer), expected, "{request}{answer}");
+        assert!(answer.contains("urn:podhost:problem:"), "{request}{answer}");
+        assert!(
+            answer.to_ascii_lowercase().contains("x-request-id: "),
+            "{answer}"
+        );
+    }
+    assert!(pod.seen().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_body_does_not_cost_the_answer() {
+    let pod = FakePod::start([Deed::Answer("")]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    let head = "POST / HTTP/1.1\r\nhost: nobody.localhost\r\ncontent-length: 900000\r\n\r\n";
+    let answer = rig
+        .send(&[head.as_bytes(), &vec![b'x'; 900_000]].concat())
+        .await;
+    assert_eq!(status(&answer), "404", "{answer}");
+    assert!(answer.contains("problem:unknown-shop"), "{answer}");
+}
