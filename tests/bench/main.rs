@@ -4,13 +4,16 @@
 //! shared machine: it is read from the scheduler, for all threads of a process. Latency is measured at a fixed rate, from
 //! the moment at which a request was due. Rounds of all candidates are interleaved; tables show medians and the ratio.
 
+mod bare;
 mod candidates;
 mod edge;
 mod generator;
 mod origin;
 mod pod;
 mod process;
+mod raw;
 mod report;
+mod same;
 mod table;
 
 use std::time::Duration;
@@ -78,8 +81,11 @@ const USAGE: &str = "usage: tests/bench/run [table|edge|pod|all] [--seconds N] [
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (what, rest) = words.split_first().context(USAGE)?;
-    if let ("weigh", [file]) = (what.as_str(), rest) {
-        return table::weigh(file.as_ref());
+    match (what.as_str(), rest) {
+        // Parts of a bench that want a process of their own.
+        ("weigh", [file]) => return table::weigh(file.as_ref()),
+        ("handler", [address, body]) => return bare::serve(address, body).await,
+        _ => {}
     }
     let options = Options::parse(rest).context(USAGE)?;
     report::say(&report::machine());

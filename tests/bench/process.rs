@@ -46,6 +46,24 @@ impl Measured {
             let pin = ["taskset".to_owned(), "-c".to_owned(), core.to_string()];
             words.splice(0..0, pin);
         }
+        Self::begin(&words, env, log, listens)
+    }
+
+    /// The same on whichever core is free: beside a fleet there is none to be had alone.
+    pub(crate) fn start_anywhere(
+        words: Vec<String>,
+        log: &Path,
+        listens: SocketAddr,
+    ) -> Result<Self> {
+        Self::begin(&words, &[], log, listens)
+    }
+
+    fn begin(
+        words: &[String],
+        env: &[(&str, String)],
+        log: &Path,
+        listens: SocketAddr,
+    ) -> Result<Self> {
         let output = File::create(log).context("make a log file")?;
         let begun = Instant::now();
         let mut child = Command::new(&words[0])

@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait_until;
 
-/// The folder of the built binaries: this test binary is in its `deps`.
+/// The folder of the built binaries: a test is in its `deps`, a bench in itself.
 pub fn bin_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("find the test binary")?;
-    let dir = exe.parent().and_then(Path::parent);
+    let dir = exe.parent().and_then(|dir| if dir.ends_with("deps") { dir.parent() } else { Some(dir) });
     Ok(dir
         .context("the test binary has no folder above")?
         .to_owned())
