@@ -81,7 +81,7 @@ fn checkout(world: &World, product: &str) -> anyhow::Result<String> {
     ))
 }
 
-/// A product of the first demo shop. None if there is no such shop (any more).
+/// The product of the first demo shop that there is most of. None if there is no such shop (any more).
 async fn first_product(world: &World) -> Option<String> {
     if !world.home.demo_file().exists() {
         return None;
@@ -92,6 +92,6 @@ async fn first_product(world: &World) -> Option<String> {
     let answer = http.get(url).header(HOST, host).send().await.ok()?;
     let page: Value = answer.error_for_status().ok()?.json().await.ok()?;
     let products = page.get("products")?.as_array()?;
-    let in_stock = products.iter().find(|it| it["available"].as_u64().is_some_and(|pieces| pieces > 0));
-    Some(in_stock?.get("id")?.as_str()?.to_owned())
+    let plenty = products.iter().max_by_key(|it| it["available"].as_u64())?;
+    Some(plenty.get("id")?.as_str()?.to_owned())
 }
