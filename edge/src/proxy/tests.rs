@@ -164,7 +164,7 @@ struct Rig {
 }
 
 impl Rig {
-    async fn start(pods: &[(u64, &[SocketAddr])]) -> Self {
+    fn start(pods: &[(u64, &[SocketAddr])]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
         let keys = FleetKeys::generate("k1").unwrap();

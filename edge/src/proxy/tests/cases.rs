@@ -29,7 +29,7 @@ async fn inv4_a_request_that_a_pod_may_have_begun_is_never_sent_again() {
     for (deed, expected) in [(Deed::Close, "502"), (Deed::Silence, "504")] {
         let one = FakePod::start([deed.clone()]).await;
         let two = FakePod::start([deed.clone()]).await;
-        let rig = Rig::start(&[(1, &[one.address, two.address])]).await;
+        let rig = Rig::start(&[(1, &[one.address, two.address])]);
         for answer in [rig.get("/").await, rig.post(10).await] {
             assert_eq!(status(&answer), expected, "{answer}");
             assert!(answer.contains("retry-after"), "{answer}");
@@ -43,7 +43,7 @@ async fn inv4_a_request_that_a_pod_may_have_begun_is_never_sent_again() {
 async fn a_mark_is_followed_without_the_catalog_and_signed_anew() {
     let from = FakePod::start([Deed::Fence("moved; pod=2; epoch=2".into())]).await;
     let to = FakePod::start([Deed::Answer("here")]).await;
-    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]).await;
+    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]);
     let answer = rig.post(60_000).await;
     assert!(
         status(&answer) == "200" && answer.ends_with("here"),
@@ -60,7 +60,7 @@ async fn a_mark_is_followed_without_the_catalog_and_signed_anew() {
 async fn a_stale_route_is_refreshed_and_the_request_sent_where_the_catalog_says() {
     let from = FakePod::start([stale()]).await;
     let to = FakePod::start([Deed::Answer("here")]).await;
-    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]).await;
+    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]);
     rig.catalog([(2, 2)]);
     assert_eq!(status(&rig.post(100).await), "200");
     assert_eq!((from.seen().len(), to.seen().len()), (1, 1));
@@ -73,7 +73,7 @@ async fn a_stale_route_is_refreshed_and_the_request_sent_where_the_catalog_says(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_route_that_nobody_can_better_is_503() {
     let pod = FakePod::start([stale()]).await;
-    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
     let asked = Instant::now();
     let answer = rig.get("/").await;
     assert_eq!(status(&answer), "503", "{answer}");
@@ -98,7 +98,7 @@ async fn a_request_is_forwarded_four_times_at_most() {
         FakePod::start([stale()]).await,
         FakePod::start([stale()]).await,
     );
-    let rig = Rig::start(&[(1, &[one.address]), (2, &[two.address])]).await;
+    let rig = Rig::start(&[(1, &[one.address]), (2, &[two.address])]);
     rig.catalog((2..20).map(|epoch| (1 + epoch % 2, epoch)));
     let answer = rig.get("/").await;
     assert_eq!(status(&answer), "503", "{answer}");
@@ -109,7 +109,7 @@ async fn a_request_is_forwarded_four_times_at_most() {
 async fn a_body_too_large_to_keep_is_not_sent_again() {
     let from = FakePod::start([Deed::Fence("moved; pod=2; epoch=2".into())]).await;
     let to = FakePod::start([Deed::Answer("here")]).await;
-    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]).await;
+    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]);
     let answer = rig.post(200_000).await;
     assert_eq!(status(&answer), "503", "{answer}");
     assert!(answer.contains("send it again"), "{answer}");
@@ -120,7 +120,7 @@ async fn a_body_too_large_to_keep_is_not_sent_again() {
 async fn a_shop_that_changes_hands_is_503_with_a_time_to_come_back() {
     for fence in ["fenced", "unready"] {
         let pod = FakePod::start([Deed::Fence(fence.into()), Deed::Answer("")]).await;
-        let rig = Rig::start(&[(1, &[pod.address])]).await;
+        let rig = Rig::start(&[(1, &[pod.address])]);
         let answer = rig.post(10).await;
         assert_eq!(status(&answer), "503", "{answer}");
         assert!(
@@ -131,7 +131,7 @@ async fn a_shop_that_changes_hands_is_503_with_a_time_to_come_back() {
         assert_eq!(status(&rig.post(10).await), "200");
     }
     let pod = FakePod::start([Deed::Fence("what".into())]).await;
-    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
     assert_eq!(status(&rig.get("/").await), "502");
 }
 
@@ -139,12 +139,12 @@ async fn a_shop_that_changes_hands_is_503_with_a_time_to_come_back() {
 async fn a_process_that_cannot_be_connected_to_is_passed_over() {
     let pod = FakePod::start([Deed::Answer("")]).await;
     let dead = FakePod::dead().await;
-    let rig = Rig::start(&[(1, &[dead, pod.address])]).await;
+    let rig = Rig::start(&[(1, &[dead, pod.address])]);
     for _ in 0..4 {
         assert_eq!(status(&rig.post(10).await), "200");
     }
     assert_eq!(pod.seen().len(), 4);
-    let rig = Rig::start(&[(1, &[dead])]).await;
+    let rig = Rig::start(&[(1, &[dead])]);
     for _ in 0..2 {
         let answer = rig.post(10).await;
         assert_eq!(status(&answer), "503", "{answer}");
@@ -155,7 +155,7 @@ async fn a_process_that_cannot_be_connected_to_is_passed_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_is_refused_like_everything_else() {
     let pod = FakePod::start([Deed::Answer("")]).await;
-    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
     for (request, expected) in [
         ("HELLO\r\n\r\n", "400"),
         (
@@ -190,7 +190,7 @@ async fn what_cannot_be_read_is_refused_like_everything_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_body_does_not_cost_the_answer() {
     let pod = FakePod::start([Deed::Answer("")]).await;
-    let rig = Rig::start(&[(1, &[pod.address])]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
     let head = "POST / HTTP/1.1\r\nhost: nobody.localhost\r\ncontent-length: 900000\r\n\r\n";
     let answer = rig
         .send(&[head.as_bytes(), &vec![b'x'; 900_000]].concat())
