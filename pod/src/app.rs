@@ -133,11 +133,17 @@ impl App {
                 Box::pin(async move {
                     match idempotency::claim(tx, &call, hold, started, wait).await? {
                         Claim::Answered(reply) => Ok(First::Done(reply)),
-                        Claim::Begun(note) => Ok(First::Begun(note)),
+                        Claim::Begun(note) => Ok(First::Begun {
+                            note,
+                            resumed: true,
+                        }),
                         Claim::New => {
                             let note = run(tx).await?;
                             idempotency::note(tx, &call, &note).await?;
-                            Ok(First::Begun(note))
+                            Ok(First::Begun {
+                                note,
+                                resumed: false,
+                            })
                         }
                     }
                 })
@@ -148,7 +154,7 @@ impl App {
                         turn.done(&call, &reply);
                         return Ok(First::Done(reply));
                     }
-                    Ok(begun @ First::Begun(_)) => {
+                    Ok(begun @ First::Begun { .. }) => {
                         turn.park(Instant::now() + hold);
                         return Ok(begun);
                     }
@@ -195,6 +201,20 @@ impl App {
             Ok(reply)
         })
         .await
+    }
+
+    /// Gives a begun call up before its last step: what it needed from outside did not come. The same request, sent
+    /// again, then need not wait until the hold has run out.
+    pub async fn leave(&self, shop: &Shop, call: Call) -> Result<(), Error> {
+        let turn = self.0.flights.resume(shop.id(), &call);
+        let left = self
+            .transact(shop, move |tx| {
+                let call = call.clone();
+                Box::pin(async move { idempotency::leave(tx, &call).await })
+            })
+            .await;
+        drop(turn);
+        left
     }
 
     /// A write without a key, for jobs: the closure must be safe to run again by itself.

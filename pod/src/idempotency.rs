@@ -92,8 +92,13 @@ impl Call {
 pub enum First {
     /// The call has its final answer already: give it.
     Done(Reply),
-    /// The first step is committed, by this request or an earlier one that died; this is what it noted.
-    Begun(Vec<u8>),
+    /// The first step is committed.
+    Begun {
+        /// What it noted.
+        note: Vec<u8>,
+        /// An earlier request did it, and may have gone on from there: ask before doing anything twice.
+        resumed: bool,
+    },
 }
 
 pub(crate) fn key_reused() -> Error {
@@ -270,6 +275,21 @@ pub(crate) async fn store(tx: &mut Tx, call: &Call, reply: &Reply) -> Result<(),
     .bind(tx.shop().get())
     .bind(call.endpoint)
     .bind(&call.key);
+    tx.execute(update).await?;
+    Ok(())
+}
+
+/// Lets go of a begun call that this request holds: the next one may take it up at once.
+pub(crate) async fn leave(tx: &mut Tx, call: &Call) -> Result<(), Error> {
+    let me = tx.request();
+    let update = sqlx::query(
+        "update idempotency set held_until = null \
+         where shop_id = ? and endpoint = ? and idem_key = ? and holder = ? and status is null",
+    )
+    .bind(tx.shop().get())
+    .bind(call.endpoint)
+    .bind(&call.key)
+    .bind(me.as_bytes().as_slice());
     tx.execute(update).await?;
     Ok(())
 }

@@ -199,6 +199,8 @@ fn field_fault(path: &str, what: &str) -> Error {
         (parent, Some(name)) => format!("{parent}.{name}"),
         (path, None) => path.to_owned(),
     };
+    let what = in_json_words(what);
+    let what = what.as_str();
     if field == "." {
         Error::because(
             Kind::Invalid,
@@ -212,6 +214,20 @@ fn field_fault(path: &str, what: &str) -> Error {
             format!("This field is not right: {}.", short(what)),
         )
     }
+}
+
+/// A parser speaks of the program's types; a client knows JSON's.
+fn in_json_words(what: &str) -> String {
+    let Some((met, wanted)) = what.rsplit_once(", expected ") else {
+        return what.to_owned();
+    };
+    let wanted = match wanted.split(' ').next().unwrap_or_default() {
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",
+        "struct" => "an object",
+        "a" if wanted.starts_with("a sequence") => "an array",
+        _ => wanted,
+    };
+    format!("{met}, expected {wanted}")
 }
 
 /// A fault of a form or a query: a rejection of axum's reads `Failed to deserialize form body: <field>: <what>`.
@@ -337,6 +353,16 @@ mod tests {
             assert!(json::<Cart>(body.as_bytes()).is_err());
         }
         assert!(json::<Cart>(b" {\"email\": \"a\", \"lines\": []} ").is_ok());
+    }
+
+    #[test]
+    fn a_fault_speaks_of_json() {
+        let (_, detail) = fault(r#"{"email": "a", "lines": [{"quantity": "1"}]}"#);
+        assert!(detail.ends_with("expected a whole number."), "{detail}");
+        let (_, detail) = fault(r#"{"email": "a", "lines": ["x"]}"#);
+        assert!(detail.ends_with("expected an object."), "{detail}");
+        let (_, detail) = fault(r#"{"email": "a", "lines": {}}"#);
+        assert!(detail.ends_with("expected an array."), "{detail}");
     }
 
     #[test]

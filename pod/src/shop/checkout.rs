@@ -147,13 +147,20 @@ pub(crate) async fn check_out(
             })
         })
         .await?;
-    let note = match first {
+    let (note, resumed) = match first {
         First::Done(reply) => return Ok(reply),
-        First::Begun(note) => note,
+        First::Begun { note, resumed } => (note, resumed),
     };
     let charge: Charge = serde_json::from_slice(&note)
         .map_err(|e| Error::bug(format!("the note of a checkout is no charge: {e}")))?;
-    let verdict = payment::collect(At { app, shop }, &charge, true).await?;
+    let verdict = match payment::collect(At { app, shop }, &charge, resumed).await {
+        Ok(verdict) => verdict,
+        Err(error) => {
+            // Where even this cannot be written, the hold on the key runs out by itself.
+            drop(app.leave(shop, call).await);
+            return Err(error);
+        }
+    };
     settle::settle(app, shop, call, charge.order, verdict).await
 }
 
