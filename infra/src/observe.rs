@@ -78,10 +78,20 @@ impl Observed {
     }
 }
 
+/// Where a fleet is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// `podctl up` has just begun: nothing runs, so nobody is asked.
+    Starting,
+    /// Somebody runs it, or nobody does.
+    Any,
+}
+
 /// Looks. `mysqld` names the server program, if the operator did.
 pub(crate) async fn observe(
     home: &HomeDir,
     mysqld: &[String],
+    phase: Phase,
 ) -> anyhow::Result<(World, Observed)> {
     let fleet = FleetFile::load(home)?;
     let mysqld = Mysqld::find(mysqld).await?;
@@ -89,7 +99,7 @@ pub(crate) async fn observe(
     let units = Unit::all(home)?;
     let ports = ports(home, &fleet, &units)?;
     let layout = Layout::make(home, &fleet, &programs, &ports)?;
-    let supervised = FleetLock::holder(&home.lock_file()).is_some();
+    let supervised = phase == Phase::Any && FleetLock::holder(&home.lock_file()).is_some();
     let seen = |wanted: &Wanted| UnitSeen {
         file: std::fs::read(&wanted.file.path).is_ok_and(|text| text == wanted.file.text.as_bytes()),
         running: supervised && runs(home, &wanted.unit),

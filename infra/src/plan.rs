@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::fleet_file::PodWish;
 use crate::home_dir::HomeDir;
 use crate::layout::{CONTROL, Layout};
-use crate::observe::{self, ControlSeen, Observed, PodSeen, UnitSeen, World};
+use crate::observe::{self, ControlSeen, Observed, Phase, PodSeen, UnitSeen, World};
 use crate::step::Step;
 use crate::unit::Kind;
 
@@ -39,12 +39,16 @@ impl fmt::Display for Prepared {
 
 /// Observes a home and plans.
 pub async fn make(home: &HomeDir) -> anyhow::Result<Prepared> {
-    make_with(home, &[]).await
+    make_in(home, &[], Phase::Any).await
 }
 
-/// As [`make`], with the database server's program named.
-pub(crate) async fn make_with(home: &HomeDir, mysqld: &[String]) -> anyhow::Result<Prepared> {
-    let (world, observed) = observe::observe(home, mysqld).await?;
+/// As [`make`], for a fleet that is being started, with the words of the database server's program if they were named.
+pub(crate) async fn make_for_start(home: &HomeDir, mysqld: &[String]) -> anyhow::Result<Prepared> {
+    make_in(home, mysqld, Phase::Starting).await
+}
+
+async fn make_in(home: &HomeDir, mysqld: &[String], phase: Phase) -> anyhow::Result<Prepared> {
+    let (world, observed) = observe::observe(home, mysqld, phase).await?;
     let plan = plan(&world.layout, &world.fleet.pods, &observed);
     Ok(Prepared { plan, world })
 }

@@ -52,7 +52,7 @@ pub async fn run(options: Options, progress: &dyn Progress) -> anyhow::Result<()
     }
     wish(&home, options.edge_port)?;
     hold(&home)?;
-    let prepared = plan::make_with(&home, &options.mysqld).await?;
+    let prepared = plan::make_for_start(&home, &options.mysqld).await?;
     room::check(&home, &prepared.world.fleet)?;
     check_ports(&prepared)?;
     let (events, heard) = mpsc::unbounded_channel();
