@@ -71,7 +71,7 @@ impl Admin {
     }
 
     pub(crate) fn ready(&self) {
-        self.phase.begin();
+        self.phase.serve();
     }
 
     pub(crate) fn draining(&self) {

@@ -15,7 +15,7 @@ use crate::host::Job;
 use crate::outbox::relay::Relay;
 use crate::outbox::rows;
 use crate::outbox::sink::{LogSink, RedisSink, Sink};
-use crate::{App, Error, Shop, meter};
+use crate::{App, Error, Shop, idempotency, meter};
 
 /// The lease's name in `pod_lease`.
 const LEASE: &str = "background";
@@ -117,7 +117,7 @@ pub(crate) async fn run(
             tidy(&app, &lease),
         )
     };
-    stop.run_until_cancelled(all).await;
+    stop.run_until_cancelled(Box::pin(all)).await;
     lease.give_up(&app).await;
 }
 
@@ -195,20 +195,10 @@ fn clean_ups(app: &App) -> [Job; 2] {
     let keys = Job::new(
         "clean-keys",
         background.clean_every,
-        format!(
-            "select s.shop_id from shop_home s where s.state = 'serving' and exists (select 1 from idempotency i \
-             where i.shop_id = s.shop_id and i.created_at < now(3) - interval {keys_s} second and i.status is not null) limit 200"
-        ),
+        idempotency::old_shops(keys_s),
         move |app, shop| {
             Box::pin(repeat(app, shop, batch, move |tx| {
-                Box::pin(async move {
-                    let delete = sqlx::query(
-                        "delete from idempotency where shop_id = ? and status is not null \
-                         and created_at < now(3) - interval ? second order by created_at limit ?",
-                    );
-                    tx.execute(delete.bind(tx.shop().get()).bind(keys_s).bind(batch))
-                        .await
-                })
+                Box::pin(idempotency::clean(tx, keys_s, batch))
             }))
         },
     );

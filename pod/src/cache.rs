@@ -212,7 +212,7 @@ impl Cache {
             None => Observed::Away,
         };
         if let Observed::Value(stored) = &observed
-            && let Some(slot) = self.from_redis::<T>(key, entity, stored).await
+            && let Some(slot) = self.take_stored::<T>(key, entity, stored).await
         {
             meter::cache("redis", true);
             return Ok(slot);
@@ -247,7 +247,7 @@ impl Cache {
         Ok(slot)
     }
 
-    async fn from_redis<T>(
+    async fn take_stored<T>(
         &self,
         key: &Key,
         entity: &Entity,

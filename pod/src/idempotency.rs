@@ -294,6 +294,25 @@ pub(crate) async fn leave(tx: &mut Tx, call: &Call) -> Result<(), Error> {
     Ok(())
 }
 
+/// The shops with old answers.
+pub(crate) fn old_shops(kept_s: u64) -> String {
+    format!(
+        "select s.shop_id from shop_home s where s.state = 'serving' and exists (select 1 from idempotency i \
+         where i.shop_id = s.shop_id and i.created_at < now(3) - interval {kept_s} second \
+         and i.status is not null) limit 200"
+    )
+}
+
+/// Deletes old answers. A call without its final answer stays: something is still to be settled.
+pub(crate) async fn clean(tx: &mut Tx, kept_s: u64, batch: u32) -> Result<u64, Error> {
+    let delete = sqlx::query(
+        "delete from idempotency where shop_id = ? and status is not null \
+         and created_at < now(3) - interval ? second order by created_at limit ?",
+    );
+    let delete = delete.bind(tx.shop().get()).bind(kept_s).bind(batch);
+    tx.execute(delete).await
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -37,7 +37,7 @@ impl Phase {
         self.0.load(Ordering::Acquire) == Self::SERVING
     }
 
-    pub(crate) fn begin(&self) {
+    pub(crate) fn serve(&self) {
         self.0.store(Self::SERVING, Ordering::Release);
     }
 
@@ -69,7 +69,7 @@ impl Server {
     }
 
     pub(crate) fn ready(&self) {
-        self.phase.begin();
+        self.phase.serve();
     }
 
     pub(crate) fn draining(&self) {

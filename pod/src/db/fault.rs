@@ -78,6 +78,11 @@ pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
         .map(MySqlDatabaseError::number)
 }
 
+/// Whether the connection is of no use any more: cut, or out of step.
+const fn lost(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_))
+}
+
 impl Fault {
     /// Sorts an error of the driver.
     pub(crate) fn of(what: &'static str, source: sqlx::Error, when: Lost) -> Self {
@@ -96,12 +101,8 @@ impl Fault {
             // prepares it anew.
             Some(1615 | 1243) => Self::Gone { what, when, source },
             Some(_) => Self::Statement { what, source },
-            None => match source {
-                sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => {
-                    Self::Gone { what, when, source }
-                }
-                source => Self::Statement { what, source },
-            },
+            None if lost(&source) => Self::Gone { what, when, source },
+            None => Self::Statement { what, source },
         }
     }
 

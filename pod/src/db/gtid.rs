@@ -138,7 +138,7 @@ mod tests {
         for bad in [
             "x",
             "x:1",
-            &format!("{A}"),
+            A,
             &format!("{A}:"),
             &format!("{A}:0"),
             &format!("{A}:5-4"),

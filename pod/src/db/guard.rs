@@ -84,19 +84,24 @@ impl Guard {
         self.busy = answer.is_err();
         let fault = match answer {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => match Fault::of(what, error, Lost::Within) {
-                // The closure's own `nowait`: its business. The home's lock was taken in the first round trip.
-                Fault::Locked => {
-                    return Err(Fault::Statement {
-                        what,
-                        source: sqlx::Error::Protocol("a row is locked (nowait)".into()),
-                    });
-                }
-                fault @ Fault::Statement { .. } => return Err(fault),
-                fault => fault,
-            },
+            Ok(Err(error)) => Fault::of(what, error, Lost::Within),
             Err(_) => Fault::Slow(what),
         };
+        match fault {
+            // The statement's own fault: the transaction goes on, and what it means is the closure's business.
+            Fault::Statement { .. } => return Err(fault),
+            // A `nowait` of the closure. The home's lock was taken in the first round trip.
+            Fault::Locked => {
+                let source = sqlx::Error::Protocol("a row is locked (nowait)".into());
+                return Err(Fault::Statement { what, source });
+            }
+            Fault::Busy
+            | Fault::Silent(_)
+            | Fault::Slow(_)
+            | Fault::Conflict { .. }
+            | Fault::NotPrimary { .. }
+            | Fault::Gone { .. } => {}
+        }
         let echo = fault.echo();
         self.poison.get_or_insert(fault);
         Err(echo)

@@ -199,7 +199,8 @@ impl Servers {
             None
         };
         meter::replica_lag(&replica.at.to_string(), lag);
-        let before = replica.standing.swap(Arc::new(standing.clone()));
+        let standing = Arc::new(standing);
+        let before = replica.standing.swap(standing.clone());
         if before.fault != standing.fault {
             let server = replica.at.to_string();
             if standing.fault.is_empty() {
