@@ -6,10 +6,10 @@ use shared::PodId;
 
 use crate::api;
 use crate::fleet_file::FleetFile;
-use crate::home_dir::HomeDir;
+use crate::home_dir::{FleetLock, HomeDir};
 use crate::pod_store::DATABASE;
 use crate::secrets::{self, Account};
-use crate::unit::{self, Kind, RunState, State, Unit};
+use crate::unit::{self, Kind, RunState, State, Unit, proc};
 use report::{ControlServer, Edge, Mysql, Pod, Process, Redis, Report, Server, Shop};
 
 mod print;
@@ -44,14 +44,28 @@ pub fn control_urls(home: &HomeDir) -> anyhow::Result<Vec<String>> {
     Ok(urls)
 }
 
-/// Every unit of a home with its process.
+/// Every unit of a home with its process. Without a `podctl up`, what a killed one left running.
 pub fn runs(home: &HomeDir) -> anyhow::Result<Vec<Run>> {
     let alive = |run: RunState| (run.state == State::Running).then_some(run.pid).flatten();
     let units = unit::list(home)?;
+    let left = if is_supervised(home) {
+        Vec::new()
+    } else {
+        proc::of_fleet(home)?
+    };
+    let leftover = |unit: &Unit| left.iter().find(|it| it.unit == unit.name).map(|it| it.pid);
     Ok(units
         .into_iter()
-        .map(|(unit, run)| (unit, run.and_then(alive)))
+        .map(|(unit, run)| {
+            let pid = run.and_then(alive).or_else(|| leftover(&unit));
+            (unit, pid)
+        })
         .collect())
+}
+
+/// Whether a `podctl up` runs the fleet of this home.
+pub fn is_supervised(home: &HomeDir) -> bool {
+    FleetLock::holder(&home.lock_file()).is_some()
 }
 
 /// The report of a home's fleet.

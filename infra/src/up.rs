@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::fleet_file::{self, EDGE_PORT, FleetFile};
 use crate::home_dir::{FleetLock, HomeDir, Locked, write_atomically};
@@ -25,6 +26,11 @@ mod greeting;
 
 /// Room on the disk.
 mod room;
+
+/// A killed server has a hundred megabytes to give back before it lets go of its port.
+const LET_GO_WITHIN: Duration = Duration::from_secs(3);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What an operator wishes.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +60,7 @@ pub async fn run(options: Options, progress: &dyn Progress) -> anyhow::Result<()
     hold(&home)?;
     let prepared = plan::make_for_start(&home, &options.mysqld).await?;
     room::check(&home, &prepared.world.fleet)?;
-    check_ports(&prepared)?;
+    wait_for_ports(&prepared).await?;
     let (events, heard) = mpsc::unbounded_channel();
     let supervisor = Supervisor::start(home.clone(), events);
     let teller = tokio::spawn(tell(heard));
@@ -160,7 +166,18 @@ fn hold(home: &HomeDir) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nobody else may have the ports: said now, by name, and not by a server's log in a minute.
+/// Nobody else may have the ports: said now, by name, and not by a server's log in a minute. What has just been killed
+/// lets go within moments.
+async fn wait_for_ports(prepared: &Prepared) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        match check_ports(prepared) {
+            Err(_) if began.elapsed() < LET_GO_WITHIN => tokio::time::sleep(LOOK_AGAIN).await,
+            checked => return checked,
+        }
+    }
+}
+
 fn check_ports(prepared: &Prepared) -> anyhow::Result<()> {
     let world = &prepared.world;
     for seat in layout::seats(&world.fleet) {

@@ -95,17 +95,6 @@ pub(super) async fn propose(
     region: Option<&str>,
     wish: Option<&str>,
 ) -> Result<PodId, CatalogError> {
-    if let Some(wish) = wish {
-        // An unknown pod is the request's fault, not a missing page.
-        super::pods::find(conn, wish)
-            .await
-            .map_err(|error| match error {
-                CatalogError::NotFound { .. } => {
-                    CatalogError::invalid("pod", format!("there is no pod {wish:?}"))
-                }
-                other => other,
-            })?;
-    }
     let rows: Vec<(i64, String, String, String, i64, i64)> = sqlx::query_as(
         "select d.id, d.name, d.region, d.status, d.max_shops, \
          (select count(*) from placement p where p.pod = d.id) + (select count(*) from operation o \

@@ -77,17 +77,17 @@ impl From<sqlx::Error> for CatalogError {
 }
 
 impl CatalogError {
-    pub(crate) fn not_found(what: &'static str, name: impl ToString) -> Self {
+    pub(crate) fn not_found(what: &'static str, name: &dyn std::fmt::Display) -> Self {
         Self::NotFound {
             what,
             name: name.to_string().chars().take(80).collect(),
         }
     }
 
-    pub(crate) fn invalid(field: &'static str, reason: impl ToString) -> Self {
+    pub(crate) fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
         Self::Invalid {
             field,
-            reason: reason.to_string(),
+            reason: reason.into(),
         }
     }
 
@@ -129,20 +129,22 @@ impl Classify for CatalogError {
             Self::Stale(_) => Some(format!("{self}; look at it again and repeat the request")),
             Self::Gone { .. } => Some(format!("{self}; take the full table")),
             Self::Corrupt(_) => None,
-            Self::NotFound { .. }
-            | Self::Invalid { .. }
-            | Self::Taken { .. }
-            | Self::Conflict(_)
-            | Self::InUse(_) => Some(self.to_string()),
+            // The field stands beside it.
+            Self::Invalid { field: _, reason } => Some(reason.clone()),
+            Self::NotFound { .. } | Self::Taken { .. } | Self::Conflict(_) | Self::InUse(_) => {
+                Some(self.to_string())
+            }
         }
     }
 }
 
 fn storage_kind(error: &sqlx::Error) -> Kind {
-    match error {
-        sqlx::Error::PoolTimedOut => Kind::Overloaded,
-        _ if storage_text(error).is_some() => Kind::Unavailable,
-        _ => Kind::Internal,
+    if matches!(error, sqlx::Error::PoolTimedOut) {
+        Kind::Overloaded
+    } else if storage_text(error).is_some() {
+        Kind::Unavailable
+    } else {
+        Kind::Internal
     }
 }
 

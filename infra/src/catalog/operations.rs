@@ -289,7 +289,7 @@ pub(super) async fn find(
         .bind(id)
         .fetch_optional(conn)
         .await?
-        .ok_or_else(|| CatalogError::not_found("operation", id))
+        .ok_or_else(|| CatalogError::not_found("operation", &id))
 }
 
 /// The running operations of one of our own kinds, oldest first.

@@ -89,8 +89,8 @@ impl Catalog {
         let shop = self.resolve(&mut view, reference).await?;
         let at_ms = i64::try_from(at.unix_timestamp_nanos().div_euclid(1_000_000))
             .map_err(|_| CatalogError::invalid("at", "it is not an instant of this era"))?;
-        let row: Option<(Option<i64>, Option<String>, Option<i64>, String, i64)> = sqlx::query_as(
-            "select e.new_pod, d.name, e.new_epoch, e.state, e.at_ms from placement_event e \
+        let row: Option<OwnerRow> = sqlx::query_as(
+            "select e.new_pod as pod, d.name, e.new_epoch as epoch, e.state, e.at_ms from placement_event e \
              left join pod d on d.id = e.new_pod where e.shop = $1 and e.at_ms <= $2 \
              order by e.at_ms desc, e.sequence desc limit 1",
         )
@@ -98,10 +98,16 @@ impl Catalog {
         .bind(at_ms)
         .fetch_optional(&mut *view)
         .await?;
-        let Some((Some(pod), name, Some(raw_epoch), state, since)) = row else {
+        let Some(OwnerRow {
+            pod: Some(pod),
+            name,
+            epoch: Some(raw_epoch),
+            state,
+            at_ms,
+        }) = row
+        else {
             let at = at.format(&Rfc3339).unwrap_or_default();
-            let what = "owner of that shop at";
-            return Err(CatalogError::not_found(what, at));
+            return Err(CatalogError::not_found("owner of that shop at", &at));
         };
         Ok(PlacementAt {
             shop: shop_id(shop)?,
@@ -111,7 +117,7 @@ impl Catalog {
             },
             epoch: epoch(raw_epoch)?,
             state: word(PlacementState::parse(&state), &state)?,
-            since: instant(since)?,
+            since: instant(at_ms)?,
         })
     }
 
@@ -199,6 +205,16 @@ impl Catalog {
 /// The word of a removal in the history.
 const REMOVED: &str = "removed";
 
+/// The last event of a shop up to an instant; a removal has neither pod nor epoch.
+#[derive(Debug, sqlx::FromRow)]
+struct OwnerRow {
+    pod: Option<i64>,
+    name: Option<String>,
+    epoch: Option<i64>,
+    state: String,
+    at_ms: i64,
+}
+
 #[derive(Debug, sqlx::FromRow)]
 struct EventRow {
     sequence: i64,
@@ -256,7 +272,7 @@ pub(super) async fn find(
             .fetch_optional(conn)
             .await?;
     let (pod, raw_epoch, state, version) =
-        row.ok_or_else(|| CatalogError::not_found("shop", shop))?;
+        row.ok_or_else(|| CatalogError::not_found("shop", &shop))?;
     Ok(PlacementRow {
         shop,
         pod: pod_id(pod)?,

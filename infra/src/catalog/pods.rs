@@ -261,7 +261,7 @@ pub(super) async fn find(
                 .await?
         }
     };
-    let row = row.ok_or_else(|| CatalogError::not_found("pod", reference))?;
+    let row = row.ok_or_else(|| CatalogError::not_found("pod", &reference))?;
     let id = row.id;
     let (mut pod, topology_version) = pod_of(row)?;
     let endpoints: Vec<EndpointRow> = sqlx::query_as(

@@ -30,7 +30,7 @@ impl ShopRef {
         }
         let host: Host = text
             .parse()
-            .map_err(|_| CatalogError::not_found("shop", text))?;
+            .map_err(|_| CatalogError::not_found("shop", &text))?;
         match handle_in(&host, &domains.base) {
             Some(handle) => Ok(Self::Handle(handle)),
             None => Ok(Self::Host(host)),
@@ -158,7 +158,7 @@ pub(super) async fn find(
             host.to_string(),
         ),
     };
-    let row = row.ok_or_else(|| CatalogError::not_found("shop", name))?;
+    let row = row.ok_or_else(|| CatalogError::not_found("shop", &name))?;
     let mut hosts = hosts_between(conn, row.id - 1, row.id).await?;
     let registered = hosts.remove(&row.id).unwrap_or_default();
     shop_of(row, registered, domains)

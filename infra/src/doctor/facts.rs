@@ -22,6 +22,8 @@ pub struct Facts {
     pub pods: BTreeMap<PodId, Pod>,
     /// The steps that bring the fleet to what `fleet.toml` says; none for a fleet elsewhere.
     pub plan: Option<Asked<Vec<String>>>,
+    /// Whether a `podctl up` runs the processes of this machine; none for a fleet elsewhere.
+    pub supervised: Option<bool>,
     /// What runs on this machine; empty for a fleet elsewhere.
     pub units: Vec<Unit>,
     /// The file systems in use.

@@ -44,7 +44,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     if let Some(plan) = &facts.plan {
         fleet::plan(plan, &mut found);
     }
-    fleet::units(&facts.units, &mut found);
+    fleet::units(facts.supervised, &facts.units, &mut found);
     fleet::disks(&facts.disks, &mut found);
     found.findings
 }

@@ -68,6 +68,7 @@ pub async fn observe(control: &Control, home: Option<&HomeDir>) -> anyhow::Resul
         catalog,
         pods,
         plan,
+        supervised: home.map(status::is_supervised),
         units,
         disks,
     })

@@ -30,7 +30,7 @@ where
         let json = essence.eq_ignore_ascii_case("application/json");
         let bytes = Bytes::from_request(request, state)
             .await
-            .map_err(body_failure)?;
+            .map_err(|rejection| body_failure(&rejection))?;
         if !json {
             let text = "send the body as JSON with `content-type: application/json`";
             return Err(Failure::new(Kind::MediaType, text));
@@ -39,19 +39,16 @@ where
     }
 }
 
-fn body_failure(rejection: BytesRejection) -> Failure {
-    match rejection {
-        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-            Failure::new(
-                Kind::TooLarge,
-                "the body is longer than `limits.body_max` of control.toml",
-            )
-        }
-        other => Failure::new(
-            Kind::Invalid,
-            format!("the body could not be read: {other}"),
-        ),
+fn body_failure(rejection: &BytesRejection) -> Failure {
+    use BytesRejection::FailedToBufferBody as Buffer;
+    if matches!(rejection, Buffer(FailedToBufferBody::LengthLimitError(_))) {
+        let text = "the body is longer than `limits.body_max` of control.toml";
+        return Failure::new(Kind::TooLarge, text);
     }
+    Failure::new(
+        Kind::Invalid,
+        format!("the body could not be read: {rejection}"),
+    )
 }
 
 /// Reads a body; the field is named as a path (`endpoints[0].kind`).

@@ -173,120 +173,45 @@ mod tests {
         }
     }
 
+    /// Changes a good request in one field.
+    type Spoil = fn(&mut ShopNew);
+
+    const SPOILT: [(Spoil, &str); 13] = [
+        (|s| s.handle = "Snow".into(), "handle"),
+        (|s| s.handle = "123".into(), "handle"),
+        (|s| s.handle = "www".into(), "handle"),
+        (|s| s.plan = Some("a b".into()), "plan"),
+        (|s| s.currency = Some("usd".into()), "currency"),
+        (|s| s.region = Some(String::new()), "region"),
+        (|s| s.pod = Some("../1".into()), "pod"),
+        (|s| s.hosts[1] = "x.shops.example".into(), "hosts[1]"),
+        (|s| s.hosts[1] = "shops.example".into(), "hosts[1]"),
+        (|s| s.hosts[1] = "www.platform.example".into(), "hosts[1]"),
+        (|s| s.hosts[1] = "10.0.0.1".into(), "hosts[1]"),
+        (|s| s.hosts[1] = "single".into(), "hosts[1]"),
+        (|s| s.hosts[1] = "b.example:80".into(), "hosts[1]"),
+    ];
+
     #[test]
     fn a_shop_is_checked_field_by_field() {
+        let hosts = vec!["B.example".into(), "b.example.".into()];
         let good = ShopNew {
             handle: "snow".into(),
+            hosts,
             ..ShopNew::default()
         };
-        let shop = shop(good.clone(), &domains()).unwrap();
+        let made = shop(good.clone(), &domains()).unwrap();
         assert_eq!(
-            (shop.plan.as_str(), shop.currency.as_str()),
+            (made.plan.as_str(), made.currency.as_str()),
             (PLAN, CURRENCY)
         );
-        let some = |text: &str| Some(text.to_owned());
-        let host = |text: &str| vec!["a.example".into(), text.to_owned()];
-        for (new, field) in [
-            (
-                ShopNew {
-                    handle: "Snow".into(),
-                    ..good.clone()
-                },
-                "handle",
-            ),
-            (
-                ShopNew {
-                    handle: "123".into(),
-                    ..good.clone()
-                },
-                "handle",
-            ),
-            (
-                ShopNew {
-                    handle: "www".into(),
-                    ..good.clone()
-                },
-                "handle",
-            ),
-            (
-                ShopNew {
-                    plan: some("a b"),
-                    ..good.clone()
-                },
-                "plan",
-            ),
-            (
-                ShopNew {
-                    currency: some("usd"),
-                    ..good.clone()
-                },
-                "currency",
-            ),
-            (
-                ShopNew {
-                    region: some(""),
-                    ..good.clone()
-                },
-                "region",
-            ),
-            (
-                ShopNew {
-                    pod: some("../1"),
-                    ..good.clone()
-                },
-                "pod",
-            ),
-            (
-                ShopNew {
-                    hosts: host("x.shops.example"),
-                    ..good.clone()
-                },
-                "hosts[1]",
-            ),
-            (
-                ShopNew {
-                    hosts: host("shops.example"),
-                    ..good.clone()
-                },
-                "hosts[1]",
-            ),
-            (
-                ShopNew {
-                    hosts: host("www.platform.example"),
-                    ..good.clone()
-                },
-                "hosts[1]",
-            ),
-            (
-                ShopNew {
-                    hosts: host("10.0.0.1"),
-                    ..good.clone()
-                },
-                "hosts[1]",
-            ),
-            (
-                ShopNew {
-                    hosts: host("single"),
-                    ..good.clone()
-                },
-                "hosts[1]",
-            ),
-            (
-                ShopNew {
-                    hosts: host("b.example:80"),
-                    ..good.clone()
-                },
-                "hosts[1]",
-            ),
-        ] {
-            let failure = super::shop(new.clone(), &domains()).unwrap_err();
+        assert_eq!(made.hosts.len(), 1, "two spellings of one host");
+        for (spoil, field) in SPOILT {
+            let mut new = good.clone();
+            spoil(&mut new);
+            let failure = shop(new.clone(), &domains()).unwrap_err();
             assert_eq!(failure.field.as_deref(), Some(field), "{new:?}");
         }
-        let twice = ShopNew {
-            hosts: vec!["B.example".into(), "b.example.".into()],
-            ..good
-        };
-        assert_eq!(super::shop(twice, &domains()).unwrap().hosts.len(), 1);
     }
 
     #[test]

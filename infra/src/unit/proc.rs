@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -83,9 +84,11 @@ impl Process {
         true
     }
 
+    /// The kernel says so once the process has ended and let go of its files and ports.
     fn is_alive(&self) -> bool {
-        // Signal 0 reaches a zombie too; a zombie has no environment any more.
-        mark_of(self.pid).is_some_and(|mark| mark.ends_with(&format!(":{}", self.unit)))
+        let mut ended = [PollFd::new(&self.handle, PollFlags::IN)];
+        let now = Timespec::default();
+        poll(&mut ended, Some(&now)).is_ok_and(|count| count == 0)
     }
 }
 

@@ -111,7 +111,23 @@ pub(super) fn plan(plan: &Asked<Vec<String>>, found: &mut Found) {
     }
 }
 
-pub(super) fn units(units: &[Unit], found: &mut Found) {
+pub(super) fn units(supervised: Option<bool>, units: &[Unit], found: &mut Found) {
+    if supervised == Some(false) {
+        let runs = units.iter().any(|unit| unit.pid.is_some());
+        found.error(
+            "process",
+            "podctl up",
+            if runs {
+                "it was killed: what dies now is not started again"
+            } else {
+                "the fleet does not run"
+            },
+            "start it: podctl up; it ends what is left and starts everything in its order",
+        );
+        if !runs {
+            return;
+        }
+    }
     for unit in units {
         let Unit {
             name,

@@ -281,6 +281,16 @@ pub(super) const MACHINE: &[Case] = &[
     error("process", "edge-1", "does not run", |f| {
         f.units[0].pid = None
     }),
+    error(
+        "process",
+        "podctl up",
+        "what dies now is not started again",
+        |f| f.supervised = Some(false),
+    ),
+    error("process", "podctl up", "the fleet does not run", |f| {
+        f.supervised = Some(false);
+        f.units[0].pid = None;
+    }),
     warning("process", "edge-1", "operator stopped", |f| {
         f.units[0].wanted = false;
         f.units[0].pid = None;

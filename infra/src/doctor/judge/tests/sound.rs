@@ -193,6 +193,7 @@ pub(super) fn sound() -> Facts {
         }),
         pods: BTreeMap::from([(pod_id(1), pod(1, 1)), (pod_id(2), pod(2, 2))]),
         plan: Some(Ok(Vec::new())),
+        supervised: Some(true),
         units: vec![Unit {
             name: "edge-1".into(),
             wanted: true,
