@@ -7,6 +7,8 @@
 mod arrows;
 #[path = "tidy/code.rs"]
 mod code;
+#[path = "tidy/config.rs"]
+mod config;
 #[path = "tidy/proof.rs"]
 mod proof;
 #[path = "tidy/sql.rs"]
@@ -104,4 +106,16 @@ fn every_invariant_of_the_readme_is_named_by_a_test() {
     let tree = Tree::read();
     let readme = tree.text("README.md").unwrap_or_default();
     none(proof::invariants(&readme, &proof::tests(rust(&tree))));
+}
+
+#[test]
+fn every_configuration_key_stands_in_the_readme() {
+    let tree = Tree::read();
+    let readme = tree.text("README.md").unwrap_or_default();
+    none(config::READERS.into_iter().flat_map(|path| {
+        let source = tree
+            .text(path)
+            .unwrap_or_else(|| panic!("{path} is not there"));
+        config::missing(&readme, path, &source)
+    }));
 }
