@@ -23,8 +23,8 @@ pub(crate) fn start(body: &str) -> Result<Bare> {
     let log = tempfile::tempdir().context("make a folder")?;
     let me = std::env::current_exe().context("find this program")?;
     let words = [&me.to_string_lossy(), "handler", &at.to_string(), body];
-    let words = words.map(str::to_owned).into();
-    let process = Measured::start_anywhere(words, &log.path().join("log"), at)?;
+    let words = words.map(str::to_owned);
+    let process = Measured::start_anywhere(&words, &log.path().join("log"), at)?;
     Ok(Bare {
         at,
         process,

@@ -166,7 +166,7 @@ pub(crate) fn haproxy(work: &Path, pod: SocketAddr, shops: u64) -> Result<Candid
     hosts_file(&folder.join("hosts"), shops)?;
     let map = folder.join("hosts");
     let text = format!(
-        "global\n  nbthread 1\n  maxconn 10000\n\
+        "global\n  nbthread 1\n  maxconn 4096\n\
          defaults\n  mode http\n  timeout client 60s\n  timeout server 60s\n  timeout connect 1s\n  http-reuse always\n\
          frontend buyers\n  bind {at}\n  \
          http-request set-var(txn.shop) req.hdr(host),lower,map_str({map})\n  \

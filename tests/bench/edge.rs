@@ -17,6 +17,9 @@ const ENVOY_SHOPS_MAX: u64 = 10_000;
 /// Connections and caches are warm after this.
 const WARM: Duration = Duration::from_millis(500);
 
+/// A candidate that listens has seen its pod after this.
+const READY_MAX: Duration = Duration::from_secs(10);
+
 /// What the rounds of one candidate saw.
 #[derive(Debug, Default)]
 struct Rounds {
@@ -56,6 +59,9 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         pod,
         smallest.min(ENVOY_SHOPS_MAX),
     )?);
+    for candidate in &all {
+        serves(candidate).await?;
+    }
     let memory: Vec<u64> = all
         .iter()
         .map(|candidate| candidate.process.memory())
@@ -78,6 +84,15 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     print(options, &all, &rounds, &direct);
     print_memory(&all, &memory);
     Ok(())
+}
+
+/// Health checks of the pod must have passed.
+async fn serves(candidate: &Candidate) -> Result<()> {
+    let once = async || {
+        let each = Duration::from_millis(10);
+        load(candidate.at, 1, each, Pace::Closed, requests(candidate.shops)).await.map(|_| ())
+    };
+    tests::wait_until(&format!("{} serves", candidate.name), READY_MAX, once).await
 }
 
 async fn measure(

@@ -8,6 +8,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 const BODY: &str = r#"{"id":"0198","title":"Mug","price":"12.00","available":5}  "#;
 
+/// Health checks close their connection.
+const CLOSE: &[u8] = b"connection: close";
+
 /// Starts it; it ends with the process.
 pub(crate) async fn start() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")
@@ -40,8 +43,9 @@ async fn serve(mut stream: TcpStream, answer: Vec<u8>) {
             return;
         }
         if buffer[..filled].ends_with(b"\r\n\r\n") {
+            let last = buffer[..filled].windows(CLOSE.len()).any(|w| w == CLOSE);
             filled = 0;
-            if stream.write_all(&answer).await.is_err() {
+            if stream.write_all(&answer).await.is_err() || last {
                 return;
             }
         }

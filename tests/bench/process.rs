@@ -51,11 +51,11 @@ impl Measured {
 
     /// The same on whichever core is free: beside a fleet there is none to be had alone.
     pub(crate) fn start_anywhere(
-        words: Vec<String>,
+        words: &[String],
         log: &Path,
         listens: SocketAddr,
     ) -> Result<Self> {
-        Self::begin(&words, &[], log, listens)
+        Self::begin(words, &[], log, listens)
     }
 
     fn begin(
