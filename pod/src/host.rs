@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
+use axum::routing::{MethodRouter, any};
 use futures::future::BoxFuture;
 use shared::telemetry::MetricsText;
 use tokio::net::TcpListener;
@@ -65,6 +66,7 @@ pub struct Host {
     listeners: Vec<TcpListener>,
     admin: admin::Admin,
     router: Router<App>,
+    otherwise: MethodRouter<App>,
     jobs: Vec<Job>,
     sinks: Vec<Arc<dyn Sink>>,
 }
@@ -97,6 +99,7 @@ impl Host {
             listeners,
             admin,
             router: Router::new(),
+            otherwise: any(async || Error::not_found()),
             jobs: Vec::new(),
             sinks: Vec::new(),
         })
@@ -110,8 +113,11 @@ impl Host {
     /// Adds an application's routes.
     #[must_use]
     pub fn mount(mut self, routes: Routes) -> Self {
-        let (_, router) = routes.into_parts();
+        let (router, otherwise) = routes.into_parts();
         self.router = self.router.merge(router);
+        if let Some(otherwise) = otherwise {
+            self.otherwise = otherwise;
+        }
         self
     }
 
@@ -140,6 +146,7 @@ impl Host {
             listeners,
             admin,
             router,
+            otherwise,
             jobs,
             sinks,
         } = self;
@@ -157,7 +164,7 @@ impl Host {
             sinks,
             stop_background.clone(),
         ));
-        let server = server::Server::new(app.clone(), router);
+        let server = server::Server::new(app.clone(), router.fallback(otherwise));
         let connections = server.listen(listeners, &stop_listening);
         admin.ready();
         server.ready();

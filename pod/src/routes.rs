@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::routing::{MethodFilter, on};
+use axum::routing::{MethodFilter, MethodRouter, any, on};
 
 use crate::App;
 
@@ -45,6 +45,7 @@ pub struct Row {
 pub struct Routes {
     rows: Vec<Row>,
     router: Router<App>,
+    otherwise: Option<MethodRouter<App>>,
 }
 
 macro_rules! verb {
@@ -90,12 +91,23 @@ impl Routes {
         self
     }
 
+    /// Answers what no route has the path of; without one it is a problem, 404 `not-found`.
+    #[must_use]
+    pub fn otherwise<H, T>(mut self, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.otherwise = Some(any(handler));
+        self
+    }
+
     /// The rows.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    pub(crate) fn into_parts(self) -> (Vec<Row>, Router<App>) {
-        (self.rows, self.router)
+    pub(crate) fn into_parts(self) -> (Router<App>, Option<MethodRouter<App>>) {
+        (self.router, self.otherwise)
     }
 }

@@ -79,6 +79,7 @@ pub fn routes() -> Routes {
         .post("/buy", Who::Anyone, pages::buy)
         .get("/orders/{id}", Who::Order, pages::order)
         .get("/assets/style.css", Who::Anyone, pages::style)
+        .otherwise(pages::missing)
 }
 
 /// Work that no request asks for.

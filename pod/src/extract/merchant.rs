@@ -31,7 +31,10 @@ impl FromRequestParts<App> for Merchant {
             .map(|_| token)
             .ok_or_else(refused)?;
         let hash: [u8; 32] = Sha256::digest(token).into();
-        let shop = Shop::from_request_parts(parts, app).await?;
+        let mut shop = Shop::from_request_parts(parts, app).await?;
+        if !parts.method.is_safe() {
+            shop = shop.about_to_write();
+        }
         let known = app
             .read(&shop, Consistency::Strong, move |reader| {
                 Box::pin(find(reader, hash))

@@ -40,7 +40,6 @@ impl Layers {
         let deadline = app.config().limits.request;
         let router = router
             .route_layer(from_fn(label))
-            .fallback(async || Error::not_found())
             .method_not_allowed_fallback(async || Error::new(Kind::MethodNotAllowed))
             .with_state(app.clone());
         Self {

@@ -4,7 +4,7 @@ mod view;
 
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use shared::error::{Classify, Kind};
 use uuid::Uuid;
@@ -134,6 +134,19 @@ pub(crate) async fn order(
     let (viewer, PathId(id)) = (site.or_page(viewer)?, site.or_page(id)?);
     let order = site.or_page(orders::find(&app, &shop, &viewer, id).await)?;
     site.or_page(view::order(&site, &order))
+}
+
+/// What is not there: a page for a browser, a problem for a program.
+pub(crate) async fn missing(State(app): State<App>, shop: Shop, headers: HeaderMap) -> Response {
+    let is_browser = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|kinds| kinds.contains("text/html"));
+    if !is_browser {
+        return Error::not_found().into_response();
+    }
+    let site = Site::of(&app, &shop).await;
+    site.failed(Error::not_found()).into_response()
 }
 
 /// `GET /assets/style.css`
