@@ -1,6 +1,6 @@
 //! For whom a transaction or a read runs: a request, or a job of this pod.
 
-use shared::home::Claim;
+use shared::home::{Access, Claim};
 use shared::wire::Route;
 use shared::{Epoch, PodId, ShopId};
 use uuid::Uuid;
@@ -10,6 +10,8 @@ use uuid::Uuid;
 pub(crate) struct Actor {
     route: Route,
     origin: Origin,
+    /// What its reads are for.
+    access: Access,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,7 @@ impl Actor {
         Self {
             route,
             origin: Origin::Request,
+            access: Access::Read,
         }
     }
 
@@ -37,6 +40,7 @@ impl Actor {
                 request: Uuid::now_v7(),
             },
             origin: Origin::Job,
+            access: Access::Read,
         }
     }
 
@@ -54,6 +58,19 @@ impl Actor {
 
     pub(crate) const fn claim(&self) -> Claim {
         self.route.claim(None)
+    }
+
+    /// The same, reading for a write that follows: a fence or a freeze stops it before it begins.
+    pub(crate) const fn about_to_write(self) -> Self {
+        Self {
+            access: Access::Write,
+            ..self
+        }
+    }
+
+    /// What the home must allow for its reads.
+    pub(crate) const fn access(&self) -> Access {
+        self.access
     }
 
     pub(crate) const fn is_job(&self) -> bool {

@@ -53,6 +53,14 @@ impl Shop {
         &self.prefix
     }
 
+    /// The same, for a read on whose outcome a write hangs.
+    pub(crate) fn about_to_write(self) -> Self {
+        Self {
+            actor: self.actor.about_to_write(),
+            ..self
+        }
+    }
+
     pub(crate) const fn actor(&self) -> &Actor {
         &self.actor
     }

@@ -73,8 +73,8 @@ impl Db {
     pub(crate) async fn allowed_home(
         &self,
         actor: &Actor,
-        access: Access,
     ) -> Result<Option<Arc<CachedHome>>, Error> {
+        let access = actor.access();
         let known = self.homes.get(actor.shop()).await;
         meter::home_cached(known.is_some());
         if let Some(home) = known

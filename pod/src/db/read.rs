@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use shared::error::{Classify as _, Kind};
-use shared::home::Access;
 use shared::{Epoch, ShopId};
 use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::QueryAs;
@@ -122,7 +121,7 @@ impl Db {
     }
 
     async fn read_eventual<T>(&self, actor: &Actor, run: &Look<T>) -> Result<Found<T>, Error> {
-        let home = self.allowed_home(actor, Access::Read).await?;
+        let home = self.allowed_home(actor).await?;
         let candidates = self
             .servers
             .candidates(home.as_deref().and_then(|h| h.ready.as_ref()));
@@ -224,7 +223,7 @@ impl Db {
             self.check_primary(&seen)?;
             self.homes.learn(actor.shop(), &seen, when).await;
         }
-        seen.allows(self.pod, actor, Access::Read)?;
+        seen.allows(self.pod, actor, actor.access())?;
         executed(row)
     }
 }
