@@ -145,9 +145,7 @@ fn with(good: &Value, pointer: &str, value: Value) -> Result<Value> {
 }
 
 async fn refuses(shop: &Shop, body: &Value, field: &str) -> Result<()> {
-    let call = Call::post(CHECKOUTS)
-        .key(format!("bad {field} {body}").get(..100).unwrap_or("bad"))
-        .json(body);
+    let call = Call::post(CHECKOUTS).key(uuid::Uuid::now_v7()).json(body);
     let problem = shop
         .send(call)
         .await?

@@ -41,7 +41,7 @@ async fn tapped(fleet: &Fleet, pod: PodId) -> Result<(Tap, OwnPod)> {
 
 async fn checkout(own: &OwnPod, shop: &Shop, mug: &Product, key: &str) -> Result<Answer> {
     let call = Call::post("/api/v1/checkouts")
-        .key(key)
+        .key(key.replace(' ', "-"))
         .json(&checkout_body(&[(mug, 1)], "approve"));
     let answer = own.door.send(shop.id, shop.epoch, &call);
     tokio::time::timeout(SETTLED_MAX, answer)

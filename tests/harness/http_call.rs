@@ -1,12 +1,13 @@
 //! One HTTP request and its answer, to the edge by host or to a pod with signed route headers.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -80,9 +81,10 @@ impl Call {
         self
     }
 
-    /// As the bearer of a token.
+    /// As the bearer of a token, instead of an earlier one.
     #[must_use]
-    pub fn token(self, token: &str) -> Self {
+    pub fn token(mut self, token: &str) -> Self {
+        self.headers.remove(AUTHORIZATION);
         self.header("authorization", format!("Bearer {token}"))
     }
 
@@ -233,12 +235,17 @@ impl Edge {
     /// Bytes as they are, for requests that no HTTP client would send; all that comes back.
     pub async fn raw(&self, request: &[u8]) -> Result<String> {
         let exchange = async {
-            let mut stream = TcpStream::connect(self.address).await?;
-            stream.write_all(request).await?;
+            let stream = TcpStream::connect(self.address).await?;
+            let (mut read, mut write) = stream.into_split();
             let mut answer = Vec::new();
-            match stream.read_to_end(&mut answer).await {
-                // An edge that refuses a request before it has read all of it may reset the connection.
-                Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => Ok(answer),
+            // An edge that refuses a request before it has read all of it answers early, and may reset the connection.
+            let (sent, got) = tokio::join!(write.write_all(request), read.read_to_end(&mut answer));
+            match sent.and(got) {
+                Err(e)
+                    if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
+                {
+                    Ok(answer)
+                }
                 Err(e) => Err(e),
                 Ok(_) => Ok(answer),
             }

@@ -197,6 +197,9 @@ impl HomeLock {
 
     async fn take(server: &Server, shop: ShopId, how: &str) -> Result<Self> {
         let mut session = server.connect().await?;
+        // Longer than the server's own bound, as a mover that means it.
+        let patience = "set session innodb_lock_wait_timeout = 10";
+        session.execute(patience).await.context("lock a home")?;
         session.execute("begin").await.context("lock a home")?;
         let sql = format!("select state from shop_home where shop_id = {shop} {how}");
         text(&mut session, &sql).await?;

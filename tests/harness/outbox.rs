@@ -62,7 +62,7 @@ pub async fn all(fleet: &Fleet, pod: u32) -> Result<Vec<Event>> {
                     .with_context(|| format!("no {name}: {fields:?}"))
             };
             events.push(Event {
-                id: field("event")?,
+                id: field("id")?,
                 shop: field("shop")?.parse().context("an event's shop")?,
                 kind: field("kind")?,
                 fields: format!("{fields:?}"),

@@ -15,7 +15,13 @@ use crate::wait_until;
 /// The folder of the built binaries: a test is in its `deps`, a bench in itself.
 pub fn bin_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("find the test binary")?;
-    let dir = exe.parent().and_then(|dir| if dir.ends_with("deps") { dir.parent() } else { Some(dir) });
+    let dir = exe.parent().and_then(|dir| {
+        if dir.ends_with("deps") {
+            dir.parent()
+        } else {
+            Some(dir)
+        }
+    });
     Ok(dir
         .context("the test binary has no folder above")?
         .to_owned())
@@ -142,6 +148,16 @@ pub fn kill_all_of(home: &Path) -> Result<Vec<(u32, String)>> {
         }
     }
     Ok(left)
+}
+
+/// SIGCONT to everything of a home: what a failed test left frozen.
+pub fn thaw_all_of(home: &Path) -> Result<()> {
+    for (pid, _) in processes_of(home)? {
+        if let Ok(process) = Process::of(home, pid) {
+            process.signal(Signal::CONT)?;
+        }
+    }
+    Ok(())
 }
 
 fn alive(pid: u32) -> bool {

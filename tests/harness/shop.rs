@@ -122,7 +122,7 @@ impl Shop {
             .with_context(|| format!("inventory {answer}"))
     }
 
-    /// A checkout, whatever it answers.
+    /// A checkout, whatever it answers. A key may be in words: its blanks are sent as dashes.
     pub async fn checkout(
         &self,
         key: &str,
@@ -130,6 +130,7 @@ impl Shop {
         outcome: &str,
     ) -> Result<Answer> {
         let body = checkout_body(lines, outcome);
+        let key = key.replace(' ', "-");
         self.send(Call::post("/api/v1/checkouts").key(key).json(&body))
             .await
     }

@@ -188,10 +188,12 @@ fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
         let ended = shared.runtime.block_on(run);
         shared.times.lock().push((started.elapsed(), test.name));
         drop(counted);
-        match ended {
-            Ok(ended) => ended.map_err(|e| Failed::from(format!("{e:#}"))),
-            Err(_) => Err(format!("did not end within {TEST_MAX:?}").into()),
-        }
+        let ended = ended.unwrap_or_else(|_| Err(anyhow!("did not end within {TEST_MAX:?}")));
+        ended.map_err(|e| {
+            // Said again at the end; a developer need not wait for that.
+            say(&format!("{}: {e:#}", test.name));
+            Failed::from(format!("{e:#}"))
+        })
     })
     .with_ignored_flag(test.long)
 }
@@ -209,7 +211,7 @@ async fn body(test: Test, shared: &SharedFleet) -> Result<()> {
             let _alone = shared.quiet.write().await;
             let ended = run(fleet).await;
             let recovered = fleet
-                .recovered()
+                .restore()
                 .await
                 .context("the fleet has recovered after the test");
             ended.and(recovered)

@@ -129,8 +129,8 @@ struct Session {
     preparing: Option<String>,
     /// Statements since the last COMMIT or ROLLBACK.
     transaction: Vec<String>,
-    /// The next answer is kept from the client.
-    swallow: bool,
+    /// From the next answer on nothing reaches the client; after so many packets it is hung up on.
+    swallow: Option<usize>,
     greeted: bool,
 }
 
@@ -171,7 +171,7 @@ async fn requests(
                 let _ = to.write_all(&packet).await;
                 return;
             }
-            Some(Moment::CommitAnswered | Moment::Held) => session.lock().swallow = true,
+            Some(Moment::CommitAnswered | Moment::Held) => {}
         }
         if to.write_all(&packet).await.is_err() {
             return;
@@ -181,13 +181,12 @@ async fn requests(
 
 async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, session: &Mutex<Session>) {
     while let Some(mut packet) = read_packet(&mut from).await {
-        if note_answer(&mut packet, session) {
-            if session.lock().transaction.is_empty() {
-                // A COMMIT was answered: hang up.
-                return;
+        if let Some(packets) = note_answer(&mut packet, session) {
+            for _ in 1..packets {
+                if read_packet(&mut from).await.is_none() {
+                    return;
+                }
             }
-            // Held: the client stays connected and hears nothing more until it or the server hangs up.
-            while read_packet(&mut from).await.is_some() {}
             return;
         }
         if to.write_all(&packet).await.is_err() {
@@ -220,7 +219,11 @@ fn note_request(packet: &[u8], session: &Mutex<Session>, shared: &Shared) -> Opt
         last.remove(0);
     }
     last.push(statement.clone());
-    let ends = statement.starts_with("commit");
+    // A COMMIT may come in the middle of a text of several statements, each of which has its answer.
+    let commit = statement
+        .split(';')
+        .position(|part| part.trim_start().starts_with("commit"));
+    let ends = commit.is_some();
     let hit = |trap: &Trap| {
         let held = trap.moment == Moment::Held && statement.contains(&trap.word);
         let committed = trap.moment != Moment::Held
@@ -235,6 +238,13 @@ fn note_request(packet: &[u8], session: &Mutex<Session>, shared: &Shared) -> Opt
         *shared.sprung_times.lock() += 1;
         shared.sprung.notify_waiters();
     }
+    session.swallow = match moment {
+        // Each statement up to the COMMIT answers with one packet; then hang up.
+        Some(Moment::CommitAnswered) => Some(commit.unwrap_or(0) + 1),
+        // The client stays connected and hears nothing more until it or the server hangs up.
+        Some(Moment::Held) => Some(usize::MAX),
+        Some(Moment::BeforeCommit | Moment::CommitSent) | None => None,
+    };
     if ends || statement.starts_with("rollback") {
         session.transaction.clear();
     } else {
@@ -243,8 +253,9 @@ fn note_request(packet: &[u8], session: &Mutex<Session>, shared: &Shared) -> Opt
     moment
 }
 
-/// Follows one packet of the server, takes TLS out of the greeting; true if it is to be kept from the client.
-fn note_answer(packet: &mut [u8], session: &Mutex<Session>) -> bool {
+/// Follows one packet of the server, takes TLS out of the greeting; how many packets from this one on are to be kept
+/// from the client, if any.
+fn note_answer(packet: &mut [u8], session: &Mutex<Session>) -> Option<usize> {
     let mut session = session.lock();
     if !session.greeted {
         session.greeted = true;
@@ -254,7 +265,7 @@ fn note_answer(packet: &mut [u8], session: &Mutex<Session>) -> bool {
         {
             *second &= !CLIENT_SSL_IN_SECOND_BYTE;
         }
-        return false;
+        return None;
     }
     if packet[3] == 1
         && let Some(sql) = session.preparing.take()

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::podctl::Podctl;
+use crate::process::Process;
 
 /// How `podctl up` is told to end.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +42,18 @@ pub(super) fn spawn_up(podctl: &Podctl, folder: &Path, home: &Path) -> Result<Ch
         .stderr(log);
     command.spawn().context("start podctl up")
 }
+
+/// SIGTERM, and waits for the end.
+pub(super) fn stop_up(home: &Path, mut up: Child) -> Result<()> {
+    if let Some(status) = up.try_wait().context("look at podctl up")? {
+        bail!("podctl up had ended by itself: {status}");
+    }
+    Process::of(home, up.id())?.terminate()?;
+    end_of(up, STOP_MAX)
+}
+
+/// What `podctl up` promises for its stop, and some for the machine.
+pub(super) const STOP_MAX: Duration = Duration::from_secs(25);
 
 /// Waits for the end of `podctl up`, kills it past the deadline.
 pub(super) fn end_of(mut up: Child, deadline: Duration) -> Result<()> {
