@@ -90,7 +90,15 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 async fn serves(candidate: &Candidate) -> Result<()> {
     let once = async || {
         let each = Duration::from_millis(10);
-        load(candidate.at, 1, each, Pace::Closed, requests(candidate.shops)).await.map(|_| ())
+        load(
+            candidate.at,
+            1,
+            each,
+            Pace::Closed,
+            requests(candidate.shops),
+        )
+        .await
+        .map(|_| ())
     };
     tests::wait_until(&format!("{} serves", candidate.name), READY_MAX, once).await
 }
