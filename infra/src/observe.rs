@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::future::join_all;
 use shared::PodId;
 
 use crate::api;
 use crate::client::Control;
 use crate::fleet_file::{FleetFile, PodWish};
 use crate::home_dir::{FleetLock, HomeDir};
-use crate::layout::{CONTROL, Layout, Programs, Seat, UnitPorts, Wanted, seats};
+use crate::layout::{CONTROL, Layout, Programs, Seat, UnitPorts, seats};
 use crate::mysqld::Mysqld;
 use crate::mysqld::admin::Server;
 use crate::ports::Ports;
 use crate::secrets;
+use crate::step::serves;
 use crate::unit::{Kind, RunState, State, Unit};
 
 /// The control server is on this machine; it answers or it does not.
@@ -49,7 +51,7 @@ pub(crate) struct Observed {
 pub(crate) struct UnitSeen {
     /// Its configuration file.
     pub(crate) file: bool,
-    /// Its process, started with that configuration.
+    /// Its process, started with that configuration, and serving.
     pub(crate) running: bool,
 }
 
@@ -100,11 +102,12 @@ pub(crate) async fn observe(
     let ports = ports(home, &fleet, &units)?;
     let layout = Layout::make(home, &fleet, &programs, &ports)?;
     let supervised = phase == Phase::Any && FleetLock::holder(&home.lock_file()).is_some();
-    let seen = |wanted: &Wanted| UnitSeen {
-        file: std::fs::read(&wanted.file.path).is_ok_and(|text| text == wanted.file.text.as_bytes()),
-        running: supervised && runs(home, &wanted.unit),
-    };
-    let states = layout.units.iter().map(|(name, wanted)| (name.clone(), seen(wanted))).collect();
+    let states = join_all(layout.units.iter().map(|(name, wanted)| async move {
+        let file = std::fs::read(&wanted.file.path).is_ok_and(|text| text == wanted.file.text.as_bytes());
+        let running = supervised && runs(home, &wanted.unit) && serves(home, &wanted.unit).await.is_ok();
+        (name.clone(), UnitSeen { file, running })
+    }));
+    let states = states.await.into_iter().collect();
     let control = if supervised { control_seen(home).await } else { None };
     let mut pods = BTreeMap::new();
     for pod in &fleet.pods {
@@ -157,25 +160,27 @@ fn ports(
     fleet: &FleetFile,
     units: &[Unit],
 ) -> anyhow::Result<BTreeMap<String, UnitPorts>> {
+    // Opened only when it is needed: other fleets wait for it.
     let mut register = None;
-    let mut choose = || match &register {
-        Some(ports) => Ports::choose(ports),
-        None => register.insert(Ports::open(home)?).choose(),
+    let mut choose = |what: &str| match &mut register {
+        Some(ports) => Ports::choose(ports, what),
+        None => register.insert(Ports::open(home)?).choose(what),
     };
     seats(fleet)
         .into_iter()
         .map(|seat| {
             let had = units.iter().find(|unit| unit.name == seat.name).and_then(had_ports);
+            let admin_name = format!("{} admin", seat.name);
             let ports = match (seat.kind, had) {
                 // The wish says where edges listen.
                 (Kind::Edge, had) => UnitPorts {
                     main: fleet.edge.listen.port() + (seat.number - 1),
-                    admin: Some(had.and_then(|had| had.admin).map_or_else(&mut choose, Ok)?),
+                    admin: Some(had.and_then(|had| had.admin).map_or_else(|| choose(&admin_name), Ok)?),
                 },
                 (Kind::Control | Kind::Redis | Kind::Mysql | Kind::Pod, Some(had)) => had,
                 (Kind::Control | Kind::Redis | Kind::Mysql | Kind::Pod, None) => UnitPorts {
-                    main: choose()?,
-                    admin: seat.has_admin().then(&mut choose).transpose()?,
+                    main: choose(&seat.name)?,
+                    admin: seat.has_admin().then(|| choose(&admin_name)).transpose()?,
                 },
             };
             Ok((seat.name, ports))

@@ -1,9 +1,11 @@
 //! Ports of a fleet's processes on this machine.
 //!
-//! They are chosen once and remembered in the units, from a range that the kernel gives to nobody else's outgoing
-//! connections. A port that a fleet has chosen stays its own, also while the fleet is down: several fleets of one user share a
-//! folder in which a file per port names the home that has it.
+//! They are chosen once and remembered, from a range that the kernel gives to nobody else's outgoing connections. A port that
+//! a fleet has chosen stays its own, also while the fleet is down: several fleets of one user share a folder in which a
+//! file per port names the home that has it and what for. Choosing for the same again gives the same port, so that a plan
+//! made anew after a crash is the same plan.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
@@ -24,8 +26,10 @@ const COUNT: u16 = 12_000;
 /// Chooses ports for one fleet.
 #[derive(Debug)]
 pub struct Ports {
-    home: PathBuf,
     folder: PathBuf,
+    home: String,
+    /// What the fleet has already, by what for.
+    has: BTreeMap<String, u16>,
     _lock: File,
 }
 
@@ -40,31 +44,47 @@ impl Ports {
         let path = folder.join("lock");
         let lock = File::create(&path).with_context(|| format!("open {}", path.display()))?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(Self { home: home.path().to_owned(), folder: folder.to_owned(), _lock: lock })
+        let home = home.path().to_string_lossy().into_owned();
+        let mut has = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+            let port = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+            let Some((port, (owner, what))) = port.and_then(|port| Some((port, owner(folder, port)?))) else {
+                continue;
+            };
+            if owner == home {
+                has.insert(what, port);
+            }
+        }
+        Ok(Self { folder: folder.to_owned(), home, has, _lock: lock })
     }
 
-    /// A free port, the fleet's from now on.
-    pub fn choose(&self) -> anyhow::Result<u16> {
+    /// The fleet's port for something: the one that it has, else a free one, which is its own from now on.
+    pub fn choose(&mut self, what: &str) -> anyhow::Result<u16> {
+        if let Some(port) = self.has.get(what) {
+            return Ok(*port);
+        }
         let start = rand::rng().random_range(0..COUNT);
         let port = (0..COUNT)
             .map(|step| FIRST + (start + step) % COUNT)
-            .find(|port| !self.is_anothers(*port) && is_free(*port))
+            .find(|port| !is_taken(&self.folder, *port) && is_free(*port))
             .with_context(|| format!("no port from {FIRST} to {} is free", FIRST + COUNT - 1))?;
-        self.keep(port)?;
+        let text = format!("{}\n{what}", self.home);
+        write_atomically(&self.folder.join(port.to_string()), text.as_bytes(), 0o600)?;
+        self.has.insert(what.to_owned(), port);
         Ok(port)
     }
+}
 
-    /// Remembers that the fleet has a port.
-    fn keep(&self, port: u16) -> anyhow::Result<()> {
-        let home = self.home.as_os_str().as_encoded_bytes();
-        Ok(write_atomically(&self.folder.join(port.to_string()), home, 0o600)?)
-    }
+/// The home that has a port, and what for.
+fn owner(folder: &Path, port: u16) -> Option<(String, String)> {
+    let text = std::fs::read_to_string(folder.join(port.to_string())).ok()?;
+    let (home, what) = text.split_once('\n')?;
+    Some((home.to_owned(), what.to_owned()))
+}
 
-    /// Whether a fleet has it, this one included. A home that was deleted has none.
-    fn is_anothers(&self, port: u16) -> bool {
-        std::fs::read_to_string(self.folder.join(port.to_string()))
-            .is_ok_and(|home| Path::new(&home).is_dir())
-    }
+/// Whether some fleet has it. A home that was deleted has none.
+fn is_taken(folder: &Path, port: u16) -> bool {
+    owner(folder, port).is_some_and(|(home, _)| Path::new(&home).is_dir())
 }
 
 /// Whether nobody listens there.
@@ -112,15 +132,15 @@ mod tests {
             HomeDir::at(root.path().join(name)).create().unwrap()
         };
         let (a, b) = (fleet("a"), fleet("b"));
-        let first: Vec<_> = {
-            let ports = Ports::open_in(&a, &register).unwrap();
-            (0..20).map(|_| ports.choose().unwrap()).collect()
+        let choose = |home: &HomeDir| {
+            let mut ports = Ports::open_in(home, &register).unwrap();
+            (0..20).map(|n| ports.choose(&format!("unit-{n}")).unwrap()).collect::<Vec<_>>()
         };
-        let ports = Ports::open_in(&b, &register).unwrap();
-        assert!(first.iter().all(|port| ports.is_anothers(*port)));
-        assert!((0..20).all(|_| !first.contains(&ports.choose().unwrap())));
+        let (first, second) = (choose(&a), choose(&b));
+        assert!(first.iter().all(|port| is_taken(&register, *port) && !second.contains(port)));
+        assert_eq!(choose(&a), first, "the same again");
         std::fs::remove_dir_all(a.path()).unwrap();
-        assert!(first.iter().all(|port| !ports.is_anothers(*port)));
+        assert!(first.iter().all(|port| !is_taken(&register, *port)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod files;
 /// What is done on database servers.
 mod stores;
 
+pub(crate) use processes::serves;
+
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {

@@ -136,7 +136,7 @@ async fn lock(home: &HomeDir) -> anyhow::Result<FleetLock> {
 fn wish(home: &HomeDir, edge_port: Option<u16>) -> anyhow::Result<()> {
     if !home.fleet_file().exists() {
         let port = match edge_port {
-            Some(0) => Ports::open(home)?.choose()?,
+            Some(0) => Ports::open(home)?.choose("edge")?,
             Some(port) => port,
             None => EDGE_PORT,
         };

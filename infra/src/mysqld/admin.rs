@@ -50,22 +50,25 @@ impl Server {
         })
     }
 
-    /// Connects as the operator; to a server that nobody has set up yet, as root without a password.
+    /// Connects as the operator; to a server that nobody has set up yet, as root without a password. Just while a server
+    /// gets its accounts from its primary neither may be let in: then once more.
     pub(crate) async fn connect(&self, home: &HomeDir) -> anyhow::Result<Connection> {
         let password = Account::Operator.password(home, self.pod)?;
-        let options = options(&self.socket)
+        let operator = options(&self.socket)
             .username(Account::Operator.user())
             .password(password.expose_secret());
-        let conn = match bounded(options.connect()).await? {
-            Err(fault) if is_denied(&fault) => {
-                let root = bounded(options_root(&self.socket).connect()).await?;
-                root.map_err(|root| {
-                    if is_denied(&root) { fault } else { root }
-                })
+        let root = options(&self.socket).username("root");
+        for options in [&operator, &root] {
+            match bounded(options.connect()).await? {
+                Err(fault) if is_denied(&fault) => {}
+                conn => return self.connection(conn),
             }
-            conn => conn,
-        };
-        let conn = conn.with_context(|| format!("log in to {} as {}", self.name, Account::Operator.user()))?;
+        }
+        self.connection(bounded(operator.connect()).await?)
+    }
+
+    fn connection(&self, conn: sqlx::Result<MySqlConnection>) -> anyhow::Result<Connection> {
+        let conn = conn.map_err(|fault| said(&format!("log in to {}", self.name), &fault))?;
         Ok(Connection { name: self.name.clone(), conn })
     }
 }
@@ -74,8 +77,9 @@ fn options(socket: &Path) -> MySqlConnectOptions {
     MySqlConnectOptions::new().socket(socket).pipes_as_concat(false).disable_statement_logging()
 }
 
-fn options_root(socket: &Path) -> MySqlConnectOptions {
-    options(socket).username("root")
+/// sqlx's errors say what their sources say: without them a chain says everything once.
+fn said(what: &str, fault: &sqlx::Error) -> anyhow::Error {
+    anyhow::anyhow!("{what}: {fault}")
 }
 
 fn is_denied(fault: &sqlx::Error) -> bool {
@@ -103,12 +107,12 @@ impl Connection {
         let ran = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.conn);
         let ran = timeout(Duration::from_secs(10), ran).await;
         let ran = ran.with_context(|| format!("{} did not {what} in time", self.name))?;
-        ran.map(|_| ()).with_context(|| format!("{what} on {}", self.name))
+        ran.map(|_| ()).map_err(|fault| said(&format!("{what} on {}", self.name), &fault))
     }
 
     async fn row(&mut self, sql: &'static str) -> anyhow::Result<Option<MySqlRow>> {
         let row = bounded(sqlx::raw_sql(sql).fetch_optional(&mut self.conn)).await?;
-        row.with_context(|| format!("ask {}: {sql}", self.name))
+        row.map_err(|fault| said(&format!("ask {}: {sql}", self.name), &fault))
     }
 
     /// Whether the server takes writes from anybody.

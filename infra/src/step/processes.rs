@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::home_dir::{FleetLock, make_folder};
+use crate::home_dir::{FleetLock, HomeDir, make_folder};
 use crate::layout::Wanted;
 use crate::mysqld::admin::Server;
 use crate::observe::{World, runs};
@@ -25,7 +25,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn all_serve(world: &World, units: &[&Wanted]) -> anyhow::Result<bool> {
     for wanted in units {
-        if !runs(&world.home, &wanted.unit) || serves(world, &wanted.unit).await.is_err() {
+        if !runs(&world.home, &wanted.unit) || serves(&world.home, &wanted.unit).await.is_err() {
             return Ok(false);
         }
     }
@@ -66,11 +66,12 @@ fn wish(world: &World, unit: &Unit) -> anyhow::Result<()> {
 async fn wait(world: &World, unit: &Unit) -> anyhow::Result<()> {
     wait_for(&world.home, unit, State::Running, STARTED_WITHIN).await?;
     let began = tokio::time::Instant::now();
+    let run = || RunState::load(&world.home, &unit.name);
+    let restarts = run().map_or(0, |run| run.restarts);
     loop {
-        let Err(fault) = serves(world, unit).await else { return Ok(()) };
-        // One that ended again will not serve: its reason is in its log, and said now.
-        let run = RunState::load(&world.home, &unit.name);
-        let ended = run.filter(|run| run.restarts > 0 && run.state == State::Waiting);
+        let Err(fault) = serves(&world.home, unit).await else { return Ok(()) };
+        // One that ended twice will not serve: its reason is in its log, and said now.
+        let ended = run().filter(|run| run.restarts > restarts && run.state == State::Waiting);
         if ended.is_some() || began.elapsed() > SERVES_WITHIN {
             bail!("{} does not serve: {}", unit.name, why(world, unit, ended, &fault));
         }
@@ -89,12 +90,12 @@ fn why(world: &World, unit: &Unit, ended: Option<RunState>, fault: &anyhow::Erro
 }
 
 /// Asks a unit whether it serves.
-async fn serves(world: &World, unit: &Unit) -> anyhow::Result<()> {
+pub(crate) async fn serves(home: &HomeDir, unit: &Unit) -> anyhow::Result<()> {
     let facts = &unit.facts;
     match unit.kind {
         Kind::Mysql => {
             let server = Server::of(unit).context("a database server without a socket")?;
-            server.connect(&world.home).await?.close().await;
+            server.connect(home).await?.close().await;
             Ok(())
         }
         Kind::Redis => redis_answers(facts.port.context("a cache without a port")?).await,
