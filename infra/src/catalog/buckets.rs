@@ -6,7 +6,7 @@ use shared::{PodId, ShopId};
 use sqlx::SqliteConnection;
 
 use super::{Catalog, CatalogError, pod_id, signed, unsigned};
-use crate::api::BucketShare;
+use crate::api::{BucketShare, PodStatus};
 
 /// Fixed for ever: a bucket is a shop's id modulo this.
 pub const BUCKETS: u64 = 1024;
@@ -88,40 +88,79 @@ fn taken_over(buckets: &[(i64, Option<i64>)], new: i64) -> Vec<i64> {
 }
 
 /// The pod of a new shop. A wish is honoured or refused; without one it is the bucket's pod if that fits, else the
-/// emptiest that fits.
+/// emptiest that fits. Shops are counted only of the pods that are looked at.
 pub(super) async fn propose(
     conn: &mut SqliteConnection,
     shop: ShopId,
     region: Option<&str>,
     wish: Option<&str>,
 ) -> Result<PodId, CatalogError> {
-    let rows: Vec<(i64, String, String, String, i64, i64)> = sqlx::query_as(
-        "select d.id, d.name, d.region, d.status, d.max_shops, \
-         (select count(*) from placement p where p.pod = d.id) + (select count(*) from operation o \
-         where o.pod = d.id and o.kind = 'shop-create' and o.state = 'running') as shops \
-         from pod d order by d.id",
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    let mut candidates = Vec::with_capacity(rows.len());
-    for (id, name, region, status, max_shops, shops) in rows {
-        let (max_shops, shops) = (unsigned(max_shops)?, unsigned(shops)?);
-        candidates.push(Candidate {
-            id: pod_id(id)?,
-            name,
-            region,
-            active: status == "active",
-            room: max_shops.saturating_sub(shops),
-            shops,
-        });
+    if let Some(wish) = wish {
+        let named = candidates(conn, Some(wish)).await?;
+        return choose(&named, None, region, Some(wish));
     }
     let bucket = signed(shop.get() % BUCKETS);
     let live: Option<i64> =
         sqlx::query_scalar("select live_pod from bucket_placement where bucket = $1")
             .bind(bucket)
-            .fetch_one(conn)
+            .fetch_one(&mut *conn)
             .await?;
-    choose(&candidates, live.map(pod_id).transpose()?, region, wish)
+    let live = live.map(pod_id).transpose()?;
+    if let Some(pod) = live {
+        let own = candidates(conn, Some(&pod.to_string())).await?;
+        if let Ok(pod) = choose(&own, live, region, None) {
+            return Ok(pod);
+        }
+    }
+    choose(&candidates(conn, None).await?, live, region, None)
+}
+
+#[derive(Debug, sqlx::FromRow)]
+struct CandidateRow {
+    id: i64,
+    name: String,
+    region: String,
+    status: String,
+    max_shops: i64,
+    shops: i64,
+}
+
+/// The pods, or the one of an id or a name.
+async fn candidates(
+    conn: &mut SqliteConnection,
+    only: Option<&str>,
+) -> Result<Vec<Candidate>, CatalogError> {
+    let rows: Vec<CandidateRow> = sqlx::query_as(
+        "select d.id, d.name, d.region, d.status, d.max_shops, \
+         (select count(*) from placement p where p.pod = d.id) + (select count(*) from operation o \
+         where o.pod = d.id and o.kind = 'shop-create' and o.state = 'running') as shops \
+         from pod d where $1 is null or d.name = $1 or cast(d.id as text) = $1 order by d.id",
+    )
+    .bind(only)
+    .fetch_all(conn)
+    .await?;
+    rows.into_iter()
+        .map(
+            |CandidateRow {
+                 id,
+                 name,
+                 region,
+                 status,
+                 max_shops,
+                 shops,
+             }| {
+                let (max_shops, shops) = (unsigned(max_shops)?, unsigned(shops)?);
+                Ok(Candidate {
+                    id: pod_id(id)?,
+                    name,
+                    region,
+                    active: status == PodStatus::Active.as_str(),
+                    room: max_shops.saturating_sub(shops),
+                    shops,
+                })
+            },
+        )
+        .collect()
 }
 
 /// The choice itself. Pure.

@@ -14,7 +14,7 @@ impl Catalog {
         let mut change = self.change(actor).await?;
         let text = id.to_string();
         let old = match find(change.conn(), &text).await {
-            Ok((pod, _)) => Some(pod),
+            Ok(pod) => Some(pod),
             Err(CatalogError::NotFound { .. }) => None,
             Err(error) => return Err(error),
         };
@@ -32,7 +32,7 @@ impl Catalog {
                     .await?;
             }
         }
-        let (pod, _) = find(change.conn(), &text).await?;
+        let pod = find(change.conn(), &text).await?;
         change.commit().await?;
         Ok(pod)
     }

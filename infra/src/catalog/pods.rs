@@ -18,7 +18,6 @@ struct PodRow {
     status: String,
     term: i64,
     version: i64,
-    topology_version: i64,
     shops: i64,
 }
 
@@ -27,7 +26,7 @@ macro_rules! select_pod {
     ($tail:literal) => {
         concat!(
             "select d.id, d.name, d.region, d.pool, d.class, d.max_shops, d.status, d.term, d.version, \
-             d.topology_version, (select count(*) from placement p where p.pod = d.id) + (select count(*) \
+             (select count(*) from placement p where p.pod = d.id) + (select count(*) \
              from operation o where o.pod = d.id and o.kind = 'shop-create' and o.state = 'running') as shops \
              from pod d ",
             $tail
@@ -91,7 +90,7 @@ impl Catalog {
         .await?;
         let mut pods: Vec<Pod> = Vec::with_capacity(rows.len());
         for row in rows {
-            pods.push(pod_of(row)?.0);
+            pods.push(pod_of(row)?);
         }
         for endpoint in endpoints {
             let owner = pod_id(endpoint.pod)?;
@@ -105,22 +104,37 @@ impl Catalog {
     /// A pod by id or name.
     pub async fn pod(&self, reference: &str) -> Result<Pod, CatalogError> {
         let mut view = self.snapshot().await?;
-        Ok(find(&mut view, reference).await?.0)
+        find(&mut view, reference).await
+    }
+
+    /// The ids of all pods; their shops are not counted for it.
+    pub async fn pod_ids(&self) -> Result<Vec<PodId>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let ids: Vec<i64> = sqlx::query_scalar("select id from pod order by id")
+            .fetch_all(&mut *conn)
+            .await?;
+        ids.into_iter().map(pod_id).collect()
     }
 
     /// Where a pod's servers are.
     pub async fn topology(&self, reference: &str) -> Result<Topology, CatalogError> {
         let mut view = self.snapshot().await?;
-        let (pod, version) = find(&mut view, reference).await?;
+        let row: Option<(i64, i64, i64)> = sqlx::query_as(
+            "select id, term, topology_version from pod where name = $1 or cast(id as text) = $1",
+        )
+        .bind(reference)
+        .fetch_optional(&mut *view)
+        .await?;
+        let (id, term, version) = row.ok_or_else(|| CatalogError::not_found("pod", &reference))?;
         let mut topology = Topology {
-            version,
-            pod: pod.id,
-            term: pod.term,
+            version: unsigned(version)?,
+            pod: pod_id(id)?,
+            term: unsigned(term)?,
             primary: None,
             replicas: Vec::new(),
             redis: None,
         };
-        for endpoint in &pod.endpoints {
+        for endpoint in endpoints(&mut view, id).await? {
             match endpoint.role {
                 EndpointRole::Primary => topology.primary = Some(address_of(&endpoint.address)?),
                 EndpointRole::Replica => topology.replicas.push(address_of(&endpoint.address)?),
@@ -136,20 +150,23 @@ impl Catalog {
     /// The database servers of a pod and the term of its primary.
     pub async fn mysql_servers(&self, pod: PodId) -> Result<(u64, Vec<MysqlServer>), CatalogError> {
         let mut view = self.snapshot().await?;
-        let (pod, _) = find(&mut view, &pod.to_string()).await?;
+        let id = i64::from(pod.get());
+        let term: Option<i64> = sqlx::query_scalar("select term from pod where id = $1")
+            .bind(id)
+            .fetch_optional(&mut *view)
+            .await?;
+        let term = term.ok_or_else(|| CatalogError::not_found("pod", &pod))?;
         let mut servers = Vec::new();
-        for endpoint in pod
-            .endpoints
-            .into_iter()
-            .filter(|e| e.kind == EndpointKind::Mysql)
-        {
-            servers.push(MysqlServer {
-                primary: endpoint.role == EndpointRole::Primary,
-                address: address_of(&endpoint.address)?,
-                secret: endpoint.secret,
-            });
+        for endpoint in endpoints(&mut view, id).await? {
+            if endpoint.kind == EndpointKind::Mysql {
+                servers.push(MysqlServer {
+                    primary: endpoint.role == EndpointRole::Primary,
+                    address: address_of(&endpoint.address)?,
+                    secret: endpoint.secret,
+                });
+            }
         }
-        Ok((pod.term, servers))
+        Ok((unsigned(term)?, servers))
     }
 
     /// Says whether a pod takes shops, or serves at all.
@@ -161,7 +178,7 @@ impl Catalog {
         reason: Option<&str>,
     ) -> Result<Pod, CatalogError> {
         let mut change = self.change(actor).await?;
-        let (mut pod, _) = find(change.conn(), reference).await?;
+        let mut pod = find(change.conn(), reference).await?;
         if pod.status == status {
             return Ok(pod);
         }
@@ -197,7 +214,7 @@ impl Catalog {
         term: u64,
     ) -> Result<(), CatalogError> {
         let mut change = self.change(actor).await?;
-        let (pod, _) = find(change.conn(), reference).await?;
+        let pod = find(change.conn(), reference).await?;
         let mysql = |e: &&Endpoint| e.kind == EndpointKind::Mysql && e.address == address;
         let Some(server) = pod.endpoints.iter().find(mysql) else {
             return Err(CatalogError::invalid(
@@ -242,11 +259,11 @@ impl Catalog {
     }
 }
 
-/// A pod by id or name, with its topology's version.
+/// A pod by id or name.
 pub(super) async fn find(
     conn: &mut SqliteConnection,
     reference: &str,
-) -> Result<(Pod, u64), CatalogError> {
+) -> Result<Pod, CatalogError> {
     let row: Option<PodRow> = match reference.parse::<PodId>() {
         Ok(id) => {
             sqlx::query_as(select_pod!("where d.id = $1"))
@@ -263,20 +280,22 @@ pub(super) async fn find(
     };
     let row = row.ok_or_else(|| CatalogError::not_found("pod", &reference))?;
     let id = row.id;
-    let (mut pod, topology_version) = pod_of(row)?;
-    let endpoints: Vec<EndpointRow> = sqlx::query_as(
-        "select pod, kind, role, address, socket, secret from pod_endpoint where pod = $1 order by position",
-    )
-    .bind(id)
-    .fetch_all(conn)
-    .await?;
-    for endpoint in endpoints {
-        pod.endpoints.push(endpoint.into_api()?);
-    }
-    Ok((pod, topology_version))
+    let mut pod = pod_of(row)?;
+    pod.endpoints = endpoints(conn, id).await?;
+    Ok(pod)
 }
 
-fn pod_of(row: PodRow) -> Result<(Pod, u64), CatalogError> {
+async fn endpoints(conn: &mut SqliteConnection, pod: i64) -> Result<Vec<Endpoint>, CatalogError> {
+    let rows: Vec<EndpointRow> = sqlx::query_as(
+        "select pod, kind, role, address, socket, secret from pod_endpoint where pod = $1 order by position",
+    )
+    .bind(pod)
+    .fetch_all(conn)
+    .await?;
+    rows.into_iter().map(EndpointRow::into_api).collect()
+}
+
+fn pod_of(row: PodRow) -> Result<Pod, CatalogError> {
     let PodRow {
         id,
         name,
@@ -287,7 +306,6 @@ fn pod_of(row: PodRow) -> Result<(Pod, u64), CatalogError> {
         status,
         term,
         version,
-        topology_version,
         shops,
     } = row;
     let pod = Pod {
@@ -303,7 +321,7 @@ fn pod_of(row: PodRow) -> Result<(Pod, u64), CatalogError> {
         version: unsigned(version)?,
         endpoints: Vec::new(),
     };
-    Ok((pod, unsigned(topology_version)?))
+    Ok(pod)
 }
 
 /// Reads `host:port`.

@@ -65,10 +65,9 @@ pub(super) async fn run(app: Arc<App>) {
     let mut keepers: BTreeMap<PodId, tokio::task::AbortHandle> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     loop {
-        match app.catalog.pods().await {
-            Ok(pods) => {
+        match app.catalog.pod_ids().await {
+            Ok(wanted) => {
                 // Also of an offline one: a new pod is so until everything of it serves, its primary too.
-                let wanted: Vec<PodId> = pods.iter().map(|p| p.id).collect();
                 keepers.retain(|pod, keeper| {
                     let keep = wanted.contains(pod) && !keeper.is_finished();
                     if !keep {
