@@ -314,3 +314,6 @@ async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, Failure> {
     }
     Ok(body)
 }
+
+#[cfg(test)]
+mod tests;
