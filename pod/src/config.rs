@@ -130,6 +130,19 @@ impl Config {
         config::load(path, Self::read)
     }
 
+    /// Reads a file in which an application has a table of its own.
+    pub fn load_with<T>(
+        path: &Path,
+        table: &str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Result<(Self, T), Faults> {
+        config::load(path, |s| {
+            let config = Self::read(s);
+            let application = s.section(table, read);
+            Some((config?, application))
+        })
+    }
+
     fn read(s: &mut Section<'_>) -> Option<Self> {
         let pod = s.required::<u64>("pod").and_then(|raw| {
             PodId::new(raw)

@@ -195,18 +195,16 @@ impl IntoResponse for Error {
     /// The problem without the request's id, which the outermost layer adds.
     fn into_response(self) -> Response {
         let kind = self.kind();
+        let (slug, error) = (kind.slug(), chain(&self));
         match kind.fault() {
-            Fault::Server => tracing::error!(
-                kind = kind.slug(),
-                error = chain(&self),
-                "answered an error"
-            ),
+            // A person must look.
+            Fault::Server if !kind.retryable() => {
+                tracing::error!(kind = slug, error, "answered an error");
+            }
+            // The state of things; metrics tell when there is too much of it.
+            Fault::Server => tracing::warn!(kind = slug, error, "answered an error"),
             Fault::Client | Fault::State => {
-                tracing::debug!(
-                    kind = kind.slug(),
-                    error = chain(&self),
-                    "answered an error"
-                );
+                tracing::debug!(kind = slug, error, "answered an error")
             }
         }
         crate::meter::problem(kind);

@@ -44,8 +44,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let path = args.config.unwrap_or_default();
-    let config = match Config::load(&path) {
-        Ok(config) => config,
+    let (config, limits) = match Config::load_with(&path, "shop", shop::Limits::read) {
+        Ok(read) => read,
         Err(faults) => {
             say(&faults.to_string());
             return ExitCode::from(EXIT_USAGE);
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     if args.check_config {
         return ExitCode::SUCCESS;
     }
-    match run(config) {
+    match run(config, limits) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("pod: {error:#}"));
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn run(config: Config) -> anyhow::Result<()> {
+async fn run(config: Config, limits: shop::Limits) -> anyhow::Result<()> {
     let telemetry = telemetry::init("pod", &config.telemetry)?;
     let drain = config.limits.drain;
     tracing::info!(
@@ -89,9 +89,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
         () = &mut stop => None,
     };
     if let Some(host) = host {
-        let host = shop::jobs()
+        let host = shop::jobs(limits)
             .into_iter()
-            .fold(host.mount(shop::routes()), Host::job);
+            .fold(host.mount(shop::routes(limits)), Host::job);
         host.serve(stop).await?;
     }
     telemetry.shutdown(drain);
@@ -100,7 +100,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
 
 #[expect(clippy::print_stdout, reason = "this is what was asked for")]
 fn print_routes() {
-    for row in shop::routes().rows() {
+    for row in shop::routes(shop::Limits::default()).rows() {
         println!("{} {} {}", row.method, row.path, row.who.as_str());
     }
 }

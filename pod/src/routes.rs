@@ -1,9 +1,9 @@
 //! The table of an application's routes: the router is built from it, and so is the list that tests walk, so that a
 //! new endpoint cannot be forgotten by either.
 
-use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, any, on};
+use axum::{Extension, Router};
 
 use crate::App;
 
@@ -99,6 +99,13 @@ impl Routes {
         T: 'static,
     {
         self.otherwise = Some(any(handler));
+        self
+    }
+
+    /// A value that the handlers of the routes above get as an extension of their request (an application's settings).
+    #[must_use]
+    pub fn with<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.router = self.router.layer(Extension(value));
         self
     }
 

@@ -11,8 +11,11 @@ mod cursor;
 mod fields;
 /// How many there are.
 mod inventory;
+/// The limits, with their config keys.
+pub mod limits;
 /// What a merchant does with them.
 mod merchant;
+pub use limits::Limits;
 /// Amounts of money.
 mod money;
 /// Orders as clients read them.
@@ -40,7 +43,7 @@ use crate::host::Job;
 use crate::{Routes, Who};
 
 /// Every route of the application.
-pub fn routes() -> Routes {
+pub fn routes(limits: Limits) -> Routes {
     let api = Routes::new()
         .get("/api/v1/products", Who::Anyone, products::list)
         .post("/api/v1/products", Who::Merchant, products::create)
@@ -80,9 +83,10 @@ pub fn routes() -> Routes {
         .get("/orders/{id}", Who::Order, pages::order)
         .get("/assets/style.css", Who::Anyone, pages::style)
         .otherwise(pages::missing)
+        .with(limits)
 }
 
 /// Work that no request asks for.
-pub fn jobs() -> Vec<Job> {
-    vec![sweep::job()]
+pub fn jobs(limits: Limits) -> Vec<Job> {
+    vec![sweep::job(limits)]
 }

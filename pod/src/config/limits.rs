@@ -31,8 +31,9 @@ pub const WRITE: Duration = Duration::from_secs(4);
 pub const RERUNS: u32 = 5;
 /// How long a duplicate waits for the first request's answer before its 409.
 pub const DUPLICATE_WAIT: Duration = Duration::from_secs(2);
-/// How long the first step of a two-step call keeps others from taking it up: a payment's own deadline and a little.
-pub const HOLD: Duration = Duration::from_secs(10);
+/// How long the first step of a two-step call keeps others from taking it up: a payment's own deadline and its last
+/// transaction. It is also how long the same request gets 409 after the process that held it was killed.
+pub const HOLD: Duration = Duration::from_secs(5);
 /// From the signal to the last connection's end; a supervisor gives the fleet 20 s.
 pub const DRAIN: Duration = Duration::from_secs(8);
 /// How long "not ready" shows before the listeners close: an edge's health checks must have seen it.

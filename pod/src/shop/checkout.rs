@@ -14,12 +14,10 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::fields::{self, invalid};
+use super::limits::Limits;
 use super::payment::{self, At, Charge};
 use super::{reserve, settle};
 use crate::{App, Call, Error, First, Json, Reply, RequiredKey, Shop};
-
-/// Each line is a row that the checkout locks; a transaction has two seconds.
-const LINES_MAX: usize = 100;
 
 /// The name of the endpoint under which keys and answers are kept, whichever way a checkout came.
 pub(crate) const ENDPOINT: &str = "checkouts";
@@ -73,22 +71,23 @@ pub(crate) struct Line {
 
 impl CheckoutBody {
     /// Checks everything that can be checked without the database.
-    pub(crate) fn check(self) -> Result<Cart, Error> {
+    pub(crate) fn check(self, limits: Limits) -> Result<Cart, Error> {
         let Self {
             email,
             lines,
             payment: PaymentBody { method, outcome },
         } = self;
         let email = fields::email(&email)?;
-        if lines.is_empty() || lines.len() > LINES_MAX {
-            let rule = format!("An order has 1 to {LINES_MAX} lines.");
+        let lines_max = limits.lines;
+        if !(1..=lines_max as usize).contains(&lines.len()) {
+            let rule = format!("An order has 1 to {lines_max} lines.");
             return Err(invalid("lines", rule));
         }
         let provider = payment::provider(&method)?;
         provider.check(&outcome)?;
         Ok(Cart {
             email,
-            lines: check_lines(&lines)?,
+            lines: check_lines(&lines, limits.quantity)?,
             method: provider.method(),
             instruction: outcome,
             order: Uuid::now_v7(),
@@ -99,13 +98,17 @@ impl CheckoutBody {
     }
 }
 
-fn check_lines(bodies: &[LineBody]) -> Result<Vec<Line>, Error> {
+fn check_lines(bodies: &[LineBody], quantity_max: i64) -> Result<Vec<Line>, Error> {
     let mut lines: Vec<Line> = Vec::with_capacity(bodies.len());
     for (index, body) in bodies.iter().enumerate() {
         let id_field = format!("lines[{index}].product_id");
         let product = fields::id(&body.product_id)
             .ok_or_else(|| invalid(&*id_field, "A product id is a UUID."))?;
-        let quantity = fields::quantity(&format!("lines[{index}].quantity"), body.quantity)?;
+        let quantity = fields::quantity(
+            &format!("lines[{index}].quantity"),
+            body.quantity,
+            quantity_max,
+        )?;
         // Adding the quantities up would leave an error about one of them without a line to name.
         if let Some(first) = lines.iter().position(|line| line.product == product) {
             let detail = format!("lines[{first}] has this product already; give one quantity.");
@@ -120,11 +123,13 @@ fn check_lines(bodies: &[LineBody]) -> Result<Vec<Line>, Error> {
 pub(crate) async fn create(
     State(app): State<App>,
     shop: Shop,
+    limits: Limits,
     RequiredKey(key): RequiredKey,
     body: Json<CheckoutBody>,
 ) -> Result<Reply, Error> {
     let call = Call::new(ENDPOINT, &key, body.fingerprint);
-    check_out(&app, &shop, call, body.value.check()?).await
+    let cart = body.value.check(limits)?;
+    check_out(&app, &shop, limits, call, cart).await
 }
 
 /// The three steps. A refusal in the first (no such product, too few units) has no effect and keeps no answer: the same
@@ -132,6 +137,7 @@ pub(crate) async fn create(
 pub(crate) async fn check_out(
     app: &App,
     shop: &Shop,
+    limits: Limits,
     call: Call,
     cart: Cart,
 ) -> Result<Reply, Error> {
@@ -141,7 +147,7 @@ pub(crate) async fn check_out(
         .begin(shop, call.clone(), move |tx| {
             let (cart, request_key) = (Arc::clone(&cart), Arc::clone(&request_key));
             Box::pin(async move {
-                let charge = reserve::reserve(tx, &cart, &request_key).await?;
+                let charge = reserve::reserve(tx, &cart, &request_key, limits.settle_after).await?;
                 serde_json::to_vec(&charge)
                     .map_err(|e| Error::bug(format!("a charge is not JSON: {e}")))
             })
@@ -153,7 +159,7 @@ pub(crate) async fn check_out(
     };
     let charge: Charge = serde_json::from_slice(&note)
         .map_err(|e| Error::bug(format!("the note of a checkout is no charge: {e}")))?;
-    let verdict = match payment::collect(At { app, shop }, &charge, resumed).await {
+    let verdict = match payment::collect(At { app, shop }, limits, &charge, resumed).await {
         Ok(verdict) => verdict,
         Err(error) => {
             // Where even this cannot be written, the hold on the key runs out by itself.
@@ -174,7 +180,7 @@ mod tests {
     fn body(email: &str, lines: &str, payment: &str) -> Result<Cart, Option<String>> {
         let json = format!(r#"{{"email": "{email}", "lines": {lines}, "payment": {payment}}}"#);
         let body: CheckoutBody = serde_json::from_str(&json).map_err(|_| None)?;
-        body.check().map_err(|error| {
+        body.check(Limits::default()).map_err(|error| {
             let Error::Problem { field, .. } = error else {
                 panic!("{error}");
             };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::fields::{self, PathId};
+use super::limits::Limits;
 use super::products;
 use crate::{
     App, Call, Consistency, Error, IdempotencyKey, Json, Merchant, Reader, Reply, Shop, Tx,
@@ -42,10 +43,11 @@ pub(crate) async fn put(
     shop: Shop,
     _: Merchant,
     PathId(id): PathId,
+    limits: Limits,
     key: IdempotencyKey,
     body: Json<Inventory>,
 ) -> Result<Reply, Error> {
-    let available = fields::available(body.value.available)?;
+    let available = fields::available(body.value.available, limits.available)?;
     let call = Call::new("inventory.put", &key, body.fingerprint);
     app.write(&shop, call, move |tx| {
         Box::pin(async move {

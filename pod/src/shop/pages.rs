@@ -13,6 +13,7 @@ use self::view::{Again, Failure};
 use super::checkout::{self, CheckoutBody, LineBody, PaymentBody};
 use super::cursor::{List, PageQuery};
 use super::fields::{PathId, invalid};
+use super::limits::Limits;
 use super::orders::{self, Order, Viewer};
 use super::products;
 use super::profile::Profile;
@@ -45,12 +46,18 @@ pub(crate) struct HomeQuery {
 pub(crate) async fn product(
     State(app): State<App>,
     shop: Shop,
+    limits: Limits,
     id: Result<PathId, Error>,
 ) -> Result<Response, PageError> {
     let site = Site::of(&app, &shop).await;
     let PathId(id) = site.or_page(id)?;
     let product = site.or_page(products::find(&app, &shop, id).await)?;
-    site.or_page(view::product(&site, &product, Uuid::now_v7()))
+    site.or_page(view::product(
+        &site,
+        &product,
+        limits.quantity,
+        Uuid::now_v7(),
+    ))
 }
 
 /// The form on a product's page.
@@ -68,12 +75,13 @@ pub(crate) struct BuyForm {
 pub(crate) async fn buy(
     State(app): State<App>,
     shop: Shop,
+    limits: Limits,
     form: Result<Form<BuyForm>, Error>,
 ) -> Result<Response, PageError> {
     let site = Site::of(&app, &shop).await;
     let form = site.or_page(form)?.value;
     let failed = |error| site.failed(error).about(&form.product_id);
-    match order_of(&app, &shop, &form).await {
+    match order_of(&app, &shop, limits, &form).await {
         Ok(order) => {
             let token = order.access_token.as_deref().unwrap_or_default();
             let path = format!("{}/orders/{}?access_token={token}", shop.prefix(), order.id);
@@ -88,7 +96,7 @@ pub(crate) async fn buy(
 }
 
 /// Checks the form out under its own key: `checkout` does the rest.
-async fn order_of(app: &App, shop: &Shop, form: &BuyForm) -> Result<Order, Error> {
+async fn order_of(app: &App, shop: &Shop, limits: Limits, form: &BuyForm) -> Result<Order, Error> {
     let key = IdempotencyKey::parse(&form.key)?;
     let quantity = form.quantity.trim().parse();
     let cart = CheckoutBody {
@@ -114,7 +122,7 @@ async fn order_of(app: &App, shop: &Shop, form: &BuyForm) -> Result<Order, Error
         &key,
         Fingerprint::of(&parts.map(str::as_bytes)),
     );
-    let reply = checkout::check_out(app, shop, call, cart.check()?).await?;
+    let reply = checkout::check_out(app, shop, limits, call, cart.check(limits)?).await?;
     if reply.status() == StatusCode::PAYMENT_REQUIRED {
         let detail = "Nothing was charged. You can try again from the product's page.";
         return Err(Error::because(Kind::PaymentDeclined, detail));

@@ -15,14 +15,8 @@ use shared::error::Kind;
 use uuid::Uuid;
 
 use super::fields::invalid;
+use super::limits::Limits;
 use crate::{App, Error, Shop};
-
-/// How long a provider may take to charge; most answer within a second, and a buyer waits for it.
-const CHARGE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long it may take to say what became of a key: one look-up. Asked before and after a charge at most, so that a
-/// checkout waits for its provider 4 s in all, and stays under the deadline of a request with its two transactions.
-const FIND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Those that this build knows.
 static PROVIDERS: &[&dyn PaymentProvider] = &[&bogus::Bogus];
@@ -118,15 +112,20 @@ pub(crate) fn key(shop: shared::ShopId, order: Uuid) -> String {
 /// Has a charge made, or finds out what became of it: a charge that somebody may have asked for before is asked after
 /// first. A provider that does not answer in time is asked what it did; if it does not know either, this is a 504, and
 /// the order stays `pending` for the next one who comes (the same request again, or the sweeper).
-pub(crate) async fn collect(at: At<'_>, charge: &Charge, resumed: bool) -> Result<Verdict, Error> {
+pub(crate) async fn collect(
+    at: At<'_>,
+    limits: Limits,
+    charge: &Charge,
+    resumed: bool,
+) -> Result<Verdict, Error> {
     let provider = provider(&charge.method)?;
-    let find = || in_time(FIND_TIMEOUT, provider.find(at, &charge.key));
+    let find = || in_time(limits.find, provider.find(at, &charge.key));
     let mut answer = None;
     if resumed {
         answer = find().await?.flatten();
     }
     if answer.is_none() {
-        answer = in_time(CHARGE_TIMEOUT, provider.charge(at, charge)).await?;
+        answer = in_time(limits.charge, provider.charge(at, charge)).await?;
     }
     if answer.is_none() {
         answer = find().await?.flatten();

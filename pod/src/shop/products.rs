@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::cursor::{List, Page, PageQuery};
 use super::fields::{self, PathId, Strict, invalid};
+use super::limits::Limits;
 use super::money::{self, Currency};
 use super::profile::Profile;
 use crate::{
@@ -137,6 +138,7 @@ pub(crate) async fn create(
     State(app): State<App>,
     shop: Shop,
     _: Merchant,
+    limits: Limits,
     key: IdempotencyKey,
     body: Json<NewProduct>,
 ) -> Result<Reply, Error> {
@@ -152,7 +154,7 @@ pub(crate) async fn create(
         title: fields::title(&title)?,
         price: check_price(&price, check_currency(&code, currency)?)?,
         currency: code,
-        available: fields::available(available)?,
+        available: fields::available(available, limits.available)?,
     });
     let call = Call::new("products.create", &key, body.fingerprint);
     let prefix = shop.prefix().to_owned();
@@ -191,7 +193,7 @@ struct Change {
 }
 
 impl ProductChange {
-    fn check(self, shop: Currency) -> Result<Change, Error> {
+    fn check(self, shop: Currency, limits: Limits) -> Result<Change, Error> {
         let Self {
             title,
             price,
@@ -210,7 +212,9 @@ impl ProductChange {
         Ok(Change {
             title: title.as_deref().map(fields::title).transpose()?,
             price: price.map(|text| check_price(&text, shop)).transpose()?,
-            available: available.map(fields::available).transpose()?,
+            available: available
+                .map(|number| fields::available(number, limits.available))
+                .transpose()?,
         })
     }
 }
@@ -221,11 +225,12 @@ pub(crate) async fn update(
     shop: Shop,
     _: Merchant,
     PathId(id): PathId,
+    limits: Limits,
     key: IdempotencyKey,
     body: Json<ProductChange>,
 ) -> Result<Reply, Error> {
     let currency = Profile::of(&app, &shop).await?.currency()?;
-    let change = Arc::new(body.value.check(currency)?);
+    let change = Arc::new(body.value.check(currency, limits)?);
     let call = Call::new("products.update", &key, body.fingerprint);
     app.write(&shop, call, move |tx| {
         let change = Arc::clone(&change);
@@ -344,7 +349,7 @@ mod tests {
     fn change(json: &str) -> Result<Change, Error> {
         let body: ProductChange =
             serde_json::from_str(json).map_err(|e| Error::bug(e.to_string()))?;
-        body.check(usd())
+        body.check(usd(), Limits::default())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The first transaction of a checkout: takes the units and writes the order as `pending`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rust_decimal::Decimal;
 use serde::Serialize;
@@ -15,9 +16,6 @@ use super::products::PRODUCT;
 use super::state::Status;
 use crate::{Error, Event, Tx};
 
-/// From when on the sweeper takes up a payment that nobody has settled: well after the request that began it has ended.
-const SETTLE_AFTER_S: u32 = 15;
-
 /// What of a product goes into an order.
 #[derive(Debug, sqlx::FromRow)]
 struct Priced {
@@ -28,7 +26,12 @@ struct Priced {
 }
 
 /// Takes the units and writes the rows; gives what is to be charged. Any refusal is an error, which rolls all of it back.
-pub(crate) async fn reserve(tx: &mut Tx, cart: &Cart, request_key: &str) -> Result<Charge, Error> {
+pub(crate) async fn reserve(
+    tx: &mut Tx,
+    cart: &Cart,
+    request_key: &str,
+    settle_after: Duration,
+) -> Result<Charge, Error> {
     let products = prices(tx, &cart.lines).await?;
     let items = items(&cart.lines, &products)?;
     let (total, currency) = total(&items)?;
@@ -44,7 +47,7 @@ pub(crate) async fn reserve(tx: &mut Tx, cart: &Cart, request_key: &str) -> Resu
         amount: total,
         currency: currency.as_str().to_owned(),
     };
-    insert_payment(tx, cart.payment, &charge, request_key).await?;
+    insert_payment(tx, cart.payment, &charge, request_key, settle_after).await?;
     tx.outbox(Event::new(
         "order.created",
         cart.order.to_string(),
@@ -236,6 +239,7 @@ async fn insert_payment(
     id: Uuid,
     charge: &Charge,
     request_key: &str,
+    settle_after: Duration,
 ) -> Result<(), Error> {
     let query = sqlx::query(
         "insert into payment
@@ -252,7 +256,7 @@ async fn insert_payment(
     .bind(request_key)
     .bind(charge.amount)
     .bind(&charge.currency)
-    .bind(SETTLE_AFTER_S);
+    .bind(settle_after.as_secs());
     tx.execute(query).await.map(|_| ())
 }
 

@@ -10,28 +10,20 @@ use shared::error::{Classify, Kind, chain};
 use uuid::Uuid;
 
 use super::checkout::ENDPOINT;
+use super::limits::Limits;
 use super::payment::{self, Answer, At, Charge, Verdict};
 use super::settle;
 use crate::host::Job;
 use crate::{App, Call, Consistency, Error, Reader, Shop};
 
-/// How often to look: an order is settled within half a minute of the crash.
-const EVERY: Duration = Duration::from_secs(5);
-
-/// Payments of one shop in one run; the rest are due the next time.
-const BATCH_MAX: u32 = 50;
-
-/// When to come back to a payment that the provider could not say anything of.
-const AGAIN_AFTER_S: u32 = 10;
-
 /// The job.
-pub(crate) fn job() -> Job {
+pub(crate) fn job(limits: Limits) -> Job {
     Job {
         name: "payments",
-        every: EVERY,
+        every: limits.sweep_every,
         due: "select distinct shop_id from payment where due_at <= utc_timestamp(3) limit 100"
             .into(),
-        run: Box::new(|app, shop| Box::pin(async move { sweep(&app, &shop).await })),
+        run: Box::new(move |app, shop| Box::pin(async move { sweep(&app, &shop, limits).await })),
     }
 }
 
@@ -49,9 +41,12 @@ struct Due {
     currency: String,
 }
 
-async fn sweep(app: &App, shop: &Shop) -> Result<(), Error> {
+async fn sweep(app: &App, shop: &Shop, limits: Limits) -> Result<(), Error> {
+    let (batch, again) = (limits.sweep_batch, limits.sweep_again);
     let due = app
-        .read(shop, Consistency::Strong, |reader| Box::pin(load(reader)))
+        .read(shop, Consistency::Strong, move |reader| {
+            Box::pin(load(reader, batch))
+        })
         .await?;
     for payment in due {
         let (id, order) = (payment.payment_id, payment.order_id);
@@ -59,7 +54,7 @@ async fn sweep(app: &App, shop: &Shop) -> Result<(), Error> {
             Ok(true) => {
                 tracing::info!(shop = shop.id().get(), %order, "payment of a left order settled")
             }
-            Ok(false) => postpone(app, shop, id).await?,
+            Ok(false) => postpone(app, shop, id, again).await?,
             // The shop is changing hands, or the primary is: whoever has it next goes on.
             Err(error) if error.kind() == Kind::Misdirected => return Err(error),
             Err(error) => {
@@ -67,7 +62,7 @@ async fn sweep(app: &App, shop: &Shop) -> Result<(), Error> {
                     shop = shop.id().get(), %order, error = chain(&error),
                     "payment of a left order not settled; tried again later"
                 );
-                postpone(app, shop, id).await?;
+                postpone(app, shop, id, again).await?;
             }
         }
     }
@@ -141,14 +136,14 @@ async fn refunded(at: At<'_>, payment: Uuid) -> Result<(), Error> {
         .await
 }
 
-async fn postpone(app: &App, shop: &Shop, payment: Uuid) -> Result<(), Error> {
+async fn postpone(app: &App, shop: &Shop, payment: Uuid, again: Duration) -> Result<(), Error> {
     app.transact(shop, move |tx| {
         Box::pin(async move {
             let query = sqlx::query(
                 "update payment set due_at = utc_timestamp(3) + interval ? second
                  where shop_id = ? and payment_id = ? and due_at is not null",
             )
-            .bind(AGAIN_AFTER_S)
+            .bind(again.as_secs())
             .bind(tx.shop().get())
             .bind(payment);
             tx.execute(query).await.map(|_| ())
@@ -157,7 +152,7 @@ async fn postpone(app: &App, shop: &Shop, payment: Uuid) -> Result<(), Error> {
     .await
 }
 
-async fn load(reader: &mut Reader) -> Result<Vec<Due>, Error> {
+async fn load(reader: &mut Reader, batch: u32) -> Result<Vec<Due>, Error> {
     let query = sqlx::query_as(
         "select payment_id, order_id, status, method, instruction, provider_key, request_key,
            amount, currency
@@ -165,6 +160,6 @@ async fn load(reader: &mut Reader) -> Result<Vec<Due>, Error> {
          order by due_at limit ?",
     )
     .bind(reader.shop().get())
-    .bind(BATCH_MAX);
+    .bind(batch);
     reader.fetch_all(query).await
 }

@@ -46,8 +46,8 @@ pub(super) fn too_few_connections(
 /// What the application needs on its database.
 const NEEDED: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
-/// What it must not have: these get through `offline_mode` and `super_read_only`, which take a server out of service.
-const TOO_MUCH: [&str; 3] = ["SUPER", "CONNECTION_ADMIN", "READ_ONLY_ADMIN"];
+/// What it must not have: these get through `offline_mode` and `read_only`, which take a server out of service.
+const TOO_MUCH: [&str; 2] = ["SUPER", "CONNECTION_ADMIN"];
 
 pub(super) async fn wrong_rights(
     raw: &mut MySqlConnection,

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{BuyForm, Site};
 use crate::Error;
-use crate::shop::fields::{self, QUANTITY_MAX};
+use crate::shop::fields;
 use crate::shop::money::{self, Currency};
 use crate::shop::orders::Order;
 use crate::shop::products::{Product, Products};
@@ -104,12 +104,17 @@ struct ProductPage<'a> {
 }
 
 /// One product with its form.
-pub(super) fn product(site: &Site, product: &Product, key: Uuid) -> Result<Response, Error> {
+pub(super) fn product(
+    site: &Site,
+    product: &Product,
+    quantity_max: i64,
+    key: Uuid,
+) -> Result<Response, Error> {
     let product = Shown::new(product)?;
     page(&ProductPage {
         name: &site.name,
         prefix: &site.prefix,
-        quantity_max: product.available.min(QUANTITY_MAX),
+        quantity_max: product.available.min(quantity_max),
         product,
         key,
     })
@@ -273,7 +278,7 @@ mod tests {
         let failure = Failure::new(&site(), &Error::not_found());
         for text in [
             html(products(&site(), list, false)).await,
-            html(product(&site(), &lamp(), Uuid::max())).await,
+            html(product(&site(), &lamp(), 100, Uuid::max())).await,
             html(problem(&failure)).await,
         ] {
             for attribute in ["href=\"", "action=\"", "src=\""] {
@@ -293,14 +298,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_product_page_sells_what_there_is() {
-        let text = html(product(&site(), &lamp(), Uuid::max())).await;
+        let text = html(product(&site(), &lamp(), 100, Uuid::max())).await;
         assert!(text.contains("1,234.50 USD") && text.contains("Only 3 left"));
         assert!(text.contains("max=\"3\"") && text.contains(&Uuid::max().to_string()));
         let none = Product {
             available: 0,
             ..lamp()
         };
-        let text = html(product(&site(), &none, Uuid::max())).await;
+        let text = html(product(&site(), &none, 100, Uuid::max())).await;
         assert!(text.contains("Sold out") && !text.contains("<form"));
     }
 }

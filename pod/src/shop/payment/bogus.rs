@@ -10,9 +10,9 @@ use super::{Answer, At, Charge, PaymentProvider, Verdict};
 use crate::shop::fields::invalid;
 use crate::{Consistency, Error, Reader, Tx};
 
-/// How long the outcome `timeout` thinks before it approves: longer than anybody waits for an answer.
+/// How long the outcome `timeout` thinks before it approves: longer than a buyer waits for an answer.
 const THINKS: Duration = Duration::from_secs(4);
-const _: () = assert!(THINKS.as_millis() > super::CHARGE_TIMEOUT.as_millis());
+const _: () = assert!(THINKS.as_millis() > crate::shop::limits::CHARGE.as_millis());
 
 /// The gateway.
 #[derive(Debug)]
