@@ -140,7 +140,7 @@ impl Control {
             match request.send().await {
                 Ok(response) => return self.read(&call.method, base, response).await,
                 Err(error) if error.is_connect() => unreachable = Some(error),
-                Err(error) => return Err(self.broken(&call.method, base, error)),
+                Err(error) => return Err(self.broken(&call.method, base, &error)),
             }
         }
         Err(match unreachable {
@@ -162,7 +162,7 @@ impl Control {
         let mut body = BytesMut::new();
         loop {
             let chunk = response.chunk().await;
-            let Some(chunk) = chunk.map_err(|e| self.broken(method, base, e))? else {
+            let Some(chunk) = chunk.map_err(|e| self.broken(method, base, &e))? else {
                 break;
             };
             if body.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -183,7 +183,7 @@ impl Control {
         Err(refusal(base, status, &body))
     }
 
-    fn broken(&self, method: &Method, base: &Url, source: reqwest::Error) -> Error {
+    fn broken(&self, method: &Method, base: &Url, source: &reqwest::Error) -> Error {
         let url = base.as_str().trim_end_matches('/').to_owned();
         let changes = *method != Method::GET;
         if source.is_timeout() {
@@ -196,7 +196,7 @@ impl Control {
         Error::Broken {
             url,
             changes,
-            why: cause(&source),
+            why: cause(source),
         }
     }
 }

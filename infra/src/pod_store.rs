@@ -118,7 +118,7 @@ impl PodStore {
             .map_err(|e| secret(shared::error::chain(&e)))?;
         let source = match source {
             SecretRef::File(path) => SecretRef::File(self.secrets_dir.join(path)),
-            SecretRef::Env(name) => SecretRef::Env(name),
+            other @ (SecretRef::Env(_) | SecretRef::Command(_)) => other,
         };
         let password = source
             .read()

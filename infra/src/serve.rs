@@ -1,9 +1,9 @@
 //! The control server: the catalog behind an HTTP interface, the keepers of the pods' primaries, and the work that ends
 //! what was begun.
 //!
-//! A request is checked ([`check`]), authorised ([`auth`]) and handled in the file of its thing ([`shops`], [`pods`],
-//! [`operations`], [`feed`], [`overview`]). Whatever takes several steps is an operation in the catalog and has a driver
-//! ([`creation`], [`state_order`]) that the request and [`resume`] share.
+//! A request is checked (`check`), authorised (`auth`) and handled in the file of its thing (`shops`, `pods`,
+//! `operations`, `feed`, `overview`). Whatever takes several steps is an operation in the catalog and has a driver
+//! (`creation`, `state_order`) that the request and `resume` share.
 
 use std::path::PathBuf;
 use std::sync::Arc;

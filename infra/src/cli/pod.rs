@@ -38,7 +38,7 @@ pub enum PodCommand {
 /// `podctl pod add`. What is not given is fleet.toml's default.
 #[derive(Debug, Args)]
 pub struct PodAdd {
-    /// Its name: a-z, 0-9 and '-', with a letter first [default: pod-<id>]
+    /// Its name: a-z, 0-9 and '-', with a letter first [default: `pod-` and its id]
     #[arg(value_parser = name)]
     pub name: Option<String>,
     /// Its number [default: the next free one]

@@ -108,7 +108,7 @@ fn by_catalog(pod: &api::Pod, home: Option<&HomeDir>) -> Target {
 fn resolve(secret: SecretRef, home: Option<&HomeDir>) -> SecretRef {
     match (secret, home) {
         (SecretRef::File(file), Some(home)) => SecretRef::File(home.secrets().join(file)),
-        (secret @ (SecretRef::File(_) | SecretRef::Env(_)), _) => secret,
+        (secret @ (SecretRef::File(_) | SecretRef::Env(_) | SecretRef::Command(_)), _) => secret,
     }
 }
 
