@@ -66,7 +66,7 @@ pub use value::{Endpoint, Size, Value, format_duration, parse_duration};
 
 /// Secrets and references to them.
 mod secret;
-pub use secret::{SECRET_LEN_MAX, Secret, SecretError, SecretRef};
+pub use secret::{SECRET_COMMAND_MAX, SECRET_LEN_MAX, Secret, SecretError, SecretRef};
 
 /// The exit code for a wrong command line or configuration (`EX_USAGE` of sysexits.h): a supervisor need not try again.
 pub const EXIT_USAGE: u8 = 64;

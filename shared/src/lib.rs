@@ -39,3 +39,6 @@ pub mod backoff;
 
 /// Logs, traces and metrics of a process.
 pub mod telemetry;
+
+/// The settings that a pod's MySQL servers must have, each with its reason.
+pub mod mysql;

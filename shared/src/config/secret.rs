@@ -3,12 +3,18 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
 /// A key file with some keys has a kilobyte; something larger is the wrong file.
 pub const SECRET_LEN_MAX: u64 = 64 * 1024;
+
+/// A vault on the network answers in a second; a start or a SIGHUP must not hang on one that does not.
+pub const SECRET_COMMAND_MAX: Duration = Duration::from_secs(10);
 
 /// Where a secret is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,13 +23,15 @@ pub enum SecretRef {
     File(PathBuf),
     /// `env:NAME`
     Env(String),
+    /// `command:PROGRAM ARGUMENT ...`: words between blanks, run without a shell; what it prints is the secret.
+    Command(String),
 }
 
 /// Why a secret could not be had. Never says any of it.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
 pub enum SecretError {
-    #[error("a reference to a secret is file:PATH or env:NAME")]
+    #[error("a reference to a secret is file:PATH, env:NAME or command:PROGRAM ARGUMENT ...")]
     Reference,
     #[error("cannot read the secret file {path}")]
     File { path: PathBuf, source: io::Error },
@@ -33,6 +41,10 @@ pub enum SecretError {
     LongFile(PathBuf),
     #[error("the environment variable {0} is not set, or empty, or not UTF-8")]
     Env(String),
+    #[error("cannot run the command for a secret, {command}")]
+    Run { command: String, source: io::Error },
+    #[error("the command for a secret, {command}, {how}")]
+    Command { command: String, how: String },
 }
 
 impl FromStr for SecretRef {
@@ -41,6 +53,9 @@ impl FromStr for SecretRef {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
+            Some(("command", words)) if !words.trim().is_empty() => {
+                Ok(Self::Command(words.trim().to_owned()))
+            }
             Some(_) | None => Err(SecretError::Reference),
         }
     }
@@ -51,6 +66,7 @@ impl fmt::Display for SecretRef {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Env(name) => write!(f, "env:{name}"),
+            Self::Command(words) => write!(f, "command:{words}"),
         }
     }
 }
@@ -77,8 +93,54 @@ impl SecretRef {
                 .ok()
                 .and_then(trimmed)
                 .ok_or_else(|| SecretError::Env(name.clone())),
+            Self::Command(words) => run(words),
         }
     }
+}
+
+/// Runs a command and takes what it prints, within [`SECRET_COMMAND_MAX`] and [`SECRET_LEN_MAX`].
+fn run(command: &str) -> Result<SecretString, SecretError> {
+    let fail = |source| SecretError::Run {
+        command: command.to_owned(),
+        source,
+    };
+    let bad = |how: String| SecretError::Command {
+        command: command.to_owned(),
+        how,
+    };
+    let mut words = command.split_whitespace();
+    let mut child = Command::new(words.next().unwrap_or_default())
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(fail)?;
+    let output = child.stdout.take();
+    let (said, hear) = mpsc::channel();
+    // Ends with the command's output, which ends with the command at the latest.
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = output.map_or(Ok(0), |output| {
+            output.take(SECRET_LEN_MAX + 1).read_to_string(&mut text)
+        });
+        let _ = said.send(read.map(|_| text));
+    });
+    let Ok(text) = hear.recv_timeout(SECRET_COMMAND_MAX) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(bad(format!("did not end within {SECRET_COMMAND_MAX:?}")));
+    };
+    let text = text.map_err(fail)?;
+    if text.len() as u64 > SECRET_LEN_MAX {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(bad(format!("printed more than {SECRET_LEN_MAX} bytes")));
+    }
+    let status = child.wait().map_err(fail)?;
+    if !status.success() {
+        return Err(bad(format!("ended with {status}")));
+    }
+    trimmed(text).ok_or_else(|| bad("printed nothing".to_owned()))
 }
 
 fn trimmed(text: String) -> Option<SecretString> {

@@ -230,14 +230,15 @@ impl<'a> Section<'a> {
         Some(self.context.folder.join(path))
     }
 
-    /// A secret that must be there: `<key> = "file:PATH"` or `"env:NAME"`, or `<key>_file = "PATH"`. It is read at once.
+    /// A secret that must be there: `<key> = "file:PATH"`, `"env:NAME"` or `"command:PROGRAM ..."`, or `<key>_file = "PATH"`. It is read at once.
     pub fn secret(&mut self, key: &str) -> Option<Secret> {
         let file_key = format!("{key}_file");
         if !self.has(key) && !self.has(&file_key) {
             self.take(key);
             self.take(&file_key);
-            let text =
-                format!("missing; it is \"file:PATH\" or \"env:NAME\", or {file_key} is a path");
+            let text = format!(
+                "missing; it is \"file:PATH\", \"env:NAME\" or \"command:PROGRAM ...\", or {file_key} is a path"
+            );
             self.fault(key, text);
             return None;
         }
@@ -264,7 +265,7 @@ impl<'a> Section<'a> {
                 let Some(reference) = reference else {
                     self.fault(
                         key,
-                        "not a reference to a secret: \"file:PATH\" or \"env:NAME\"",
+                        "not a reference to a secret: \"file:PATH\", \"env:NAME\" or \"command:PROGRAM ...\"",
                     );
                     return None;
                 };
@@ -278,8 +279,8 @@ impl<'a> Section<'a> {
 
     fn resolve(&self, reference: SecretRef) -> SecretRef {
         match reference {
-            SecretRef::File(path) => SecretRef::File(self.context.folder.join(path)),
-            SecretRef::Env(name) => SecretRef::Env(name),
+            SecretRef::File(ref path) => SecretRef::File(self.context.folder.join(path)),
+            SecretRef::Env(_) | SecretRef::Command(_) => reference,
         }
     }
 

@@ -90,8 +90,9 @@ fn secrets_are_read_from_files_and_never_shown() {
     let path = folder.path().join("f.toml");
     std::fs::write(folder.path().join("pw"), "hunter2\n").unwrap();
     std::fs::write(folder.path().join("empty"), "\n").unwrap();
-    let read = |text| parse(&path, text, |s| s.secret("password"));
-    for text in ["password_file = 'pw'", "password = 'file:pw'"] {
+    let read = |text: &str| parse(&path, text, |s| s.secret("password"));
+    let command = format!("password = 'command:cat {}/pw'", folder.path().display());
+    for text in ["password_file = 'pw'", "password = 'file:pw'", &command] {
         let secret = read(text).unwrap();
         assert_eq!(secret.expose(), "hunter2");
         assert!(!format!("{secret:?}").contains("hunter2"));
@@ -109,6 +110,14 @@ fn secrets_are_read_from_files_and_never_shown() {
             "password = 'env:PODHOST_NO_SUCH_VARIABLE'",
             "PODHOST_NO_SUCH_VARIABLE is not set",
         ),
+        ("password = 'command:false'", "ended with exit status: 1"),
+        ("password = 'command:true'", "printed nothing"),
+        ("password = 'command:/no/such/program'", "No such file"),
+        (
+            "password = 'command:cat /dev/zero'",
+            "more than 65536 bytes",
+        ),
+        ("password = 'command: '", "not a reference"),
         (
             "password = 'file:pw'\npassword_file = 'pw'",
             "one of the two is enough",
