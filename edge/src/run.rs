@@ -254,17 +254,26 @@ async fn reload_on_hangup(routes: Arc<Routes>, token: Arc<Mutex<Secret>>) {
         return;
     };
     while hangup.recv().await.is_some() {
-        match routes.keys.reload() {
-            Ok(()) => {
-                routes.sync_pods();
-                tracing::info!("fleet keys read again");
-            }
-            Err(error) => tracing::error!("fleet keys stay as they are: {}", chain(&error)),
+        let (routes, token) = (Arc::clone(&routes), Arc::clone(&token));
+        // A secret may come from a command that takes its time.
+        let reload = tokio::task::spawn_blocking(move || reload(&routes, &token));
+        if reload.await.is_err() {
+            tracing::error!("reading keys and token again ended by a panic");
         }
-        let again = token.lock().reread();
-        match again {
-            Ok(secret) => *token.lock() = secret,
-            Err(error) => tracing::error!("control token stays as it is: {}", chain(&error)),
+    }
+}
+
+fn reload(routes: &Routes, token: &Mutex<Secret>) {
+    match routes.keys.reload() {
+        Ok(()) => {
+            routes.sync_pods();
+            tracing::info!("fleet keys read again");
         }
+        Err(error) => tracing::error!("fleet keys stay as they are: {}", chain(&error)),
+    }
+    let held = token.lock().clone();
+    match held.reread() {
+        Ok(secret) => *token.lock() = secret,
+        Err(error) => tracing::error!("control token stays as it is: {}", chain(&error)),
     }
 }
