@@ -98,7 +98,7 @@ impl CheckoutBody {
     }
 }
 
-fn check_lines(bodies: &[LineBody], quantity_max: i64) -> Result<Vec<Line>, Error> {
+fn check_lines(bodies: &[LineBody], quantity_max: u32) -> Result<Vec<Line>, Error> {
     let mut lines: Vec<Line> = Vec::with_capacity(bodies.len());
     for (index, body) in bodies.iter().enumerate() {
         let id_field = format!("lines[{index}].product_id");

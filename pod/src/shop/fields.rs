@@ -69,16 +69,16 @@ fn email_domain(domain: &str) -> bool {
 }
 
 /// Units that somebody buys.
-pub(crate) fn quantity(field: &str, number: i64, max: i64) -> Result<i32, Error> {
+pub(crate) fn quantity(field: &str, number: i64, max: u32) -> Result<i32, Error> {
     i32::try_from(number)
         .ok()
-        .filter(|n| (1..=max).contains(&i64::from(*n)))
+        .filter(|n| (1..=i64::from(max)).contains(&i64::from(*n)))
         .ok_or_else(|| invalid(field, format!("A quantity is 1 to {max}.")))
 }
 
 /// Units that there are.
-pub(crate) fn available(number: i64, max: i64) -> Result<i64, Error> {
-    if (0..=max).contains(&number) {
+pub(crate) fn available(number: i64, max: u32) -> Result<i64, Error> {
+    if (0..=i64::from(max)).contains(&number) {
         Ok(number)
     } else {
         let rule = format!("The units available are 0 to {max}.");

@@ -13,9 +13,9 @@ use crate::{App, Error};
 /// Lines of an order. Each is a row that the checkout locks, and a transaction has two seconds.
 pub const LINES: u32 = 100;
 /// Units of one product in one order: more is a slip of the finger, or mischief.
-pub const QUANTITY: i64 = 10_000;
+pub const QUANTITY: u32 = 10_000;
 /// Units of one product on the shelf. Far from what the column holds, so that no restock can overflow it.
-pub const AVAILABLE: i64 = 1_000_000_000;
+pub const AVAILABLE: u32 = 1_000_000_000;
 /// How long a payment provider may take to charge; most answer within a second, and a buyer waits for it.
 pub const CHARGE: Duration = Duration::from_secs(2);
 /// How long it may take to say what became of a key: one look-up. Asked before and after a charge at most.
@@ -37,8 +37,8 @@ const _: () = assert!(HOLD.as_millis() < SETTLE_AFTER.as_millis());
 #[expect(missing_docs, reason = "the constants above say it")]
 pub struct Limits {
     pub lines: u32,
-    pub quantity: i64,
-    pub available: i64,
+    pub quantity: u32,
+    pub available: u32,
     pub charge: Duration,
     pub find: Duration,
     pub settle_after: Duration,
@@ -73,7 +73,7 @@ impl Limits {
             // An order's lines are counted in a `smallint`.
             lines: s.within("lines", LINES, 1..=1_000),
             quantity: s.within("quantity", QUANTITY, 1..=1_000_000),
-            available: s.within("available", AVAILABLE, 1..=1_000_000_000_000),
+            available: s.within("available", AVAILABLE, 1..=4_000_000_000),
             charge: s.or("charge", CHARGE),
             find: s.or("find", FIND),
             // The database counts whole seconds.

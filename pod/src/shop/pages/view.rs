@@ -107,14 +107,14 @@ struct ProductPage<'a> {
 pub(super) fn product(
     site: &Site,
     product: &Product,
-    quantity_max: i64,
+    quantity_max: u32,
     key: Uuid,
 ) -> Result<Response, Error> {
     let product = Shown::new(product)?;
     page(&ProductPage {
         name: &site.name,
         prefix: &site.prefix,
-        quantity_max: product.available.min(quantity_max),
+        quantity_max: product.available.min(quantity_max.into()),
         product,
         key,
     })
