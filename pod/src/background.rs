@@ -67,9 +67,9 @@ impl Lease {
                     continue;
                 }
             };
-            let before = self.until.lock().replace(asked).is_some();
             // Half of it, so that a paused process stops before another may start, whatever the clocks' speed.
-            *self.until.lock() = held.then(|| asked + time / 2);
+            let until = held.then(|| asked + time / 2);
+            let before = std::mem::replace(&mut *self.until.lock(), until).is_some();
             if held != before {
                 tracing::info!(held, "the lease for background work");
             }

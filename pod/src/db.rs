@@ -167,8 +167,7 @@ fn session(writes: bool, config: &Config) -> String {
         "set session sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,\
          ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = on, \
          transaction_isolation = '{isolation}', transaction_read_only = {read_only}, innodb_lock_wait_timeout = 1, \
-         lock_wait_timeout = 1, max_execution_time = {deadline_ms}, wait_timeout = {IDLE_WAIT_TIMEOUT_S}, \
-         group_concat_max_len = 1048576"
+         lock_wait_timeout = 1, max_execution_time = {deadline_ms}, wait_timeout = {IDLE_WAIT_TIMEOUT_S}"
     )
 }
 

@@ -4,14 +4,13 @@
 //! is `V<unix ms>\n<set>\n<json>`, the mark of a drop `D<set>` (or `D?`). A fill is a compare-and-set against what was
 //! there before the read, so that a drop in between wins. What Redis missed ends with the entry's age.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use ::redis::{Client, RedisError, Script};
 use futures::StreamExt as _;
 use shared::PodId;
-use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -22,6 +21,12 @@ use crate::db::GtidSet;
 
 /// After a failure Redis is not asked for so long: a request waits for it once, not each time.
 const LEAVE_ALONE: Duration = Duration::from_millis(500);
+
+/// Connecting, over a network; nobody waits for it longer than the cache's own deadline.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// The relay's commands carry some hundred events.
+const RESPONSE: Duration = Duration::from_secs(1);
 
 /// Between tries to subscribe.
 const RESUBSCRIBE: Duration = Duration::from_millis(500);
@@ -77,12 +82,14 @@ impl Observed {
 /// The pod's Redis.
 pub(crate) struct Redis {
     client: Client,
-    manager: OnceCell<ConnectionManager>,
+    manager: ConnectionManager,
     pod: PodId,
     wait: Duration,
     started: Instant,
     /// Milliseconds after `started` until which it is left alone.
     alone_until_ms: AtomicU64,
+    /// Whether the last command failed, for one line in the log at each change.
+    away: AtomicBool,
     /// Tells this process's own messages from others'.
     me: Uuid,
     fill: Script,
@@ -90,13 +97,20 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(super) fn new(url: &str, pod: PodId, wait: Duration) -> Result<Self, RedisError> {
+        let client = Client::open(url)?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(RESPONSE))
+            .set_number_of_retries(1);
         Ok(Self {
-            client: Client::open(url)?,
-            manager: OnceCell::new(),
+            // Lazy, so that a pod starts without Redis. It mends itself.
+            manager: ConnectionManager::new_lazy_with_config(client.clone(), config)?,
+            client,
             pod,
             wait,
             started: Instant::now(),
             alone_until_ms: AtomicU64::new(0),
+            away: AtomicBool::new(false),
             me: Uuid::now_v7(),
             fill: Script::new(COMPARE_AND_SET),
         })
@@ -110,16 +124,9 @@ impl Redis {
         format!("{}:dropped", self.pod)
     }
 
-    /// A connection that mends itself; made lazily, so that a pod starts without Redis.
-    pub(crate) async fn connection(&self) -> Result<ConnectionManager, RedisError> {
-        let manager = self.manager.get_or_try_init(|| async {
-            let config = ConnectionManagerConfig::new()
-                .set_connection_timeout(Some(Duration::from_secs(1)))
-                .set_response_timeout(Some(Duration::from_secs(1)))
-                .set_number_of_retries(1);
-            ConnectionManager::new_with_config(self.client.clone(), config).await
-        });
-        Ok(manager.await?.clone())
+    /// A connection for longer commands than the cache's.
+    pub(crate) fn connection(&self) -> ConnectionManager {
+        self.manager.clone()
     }
 
     /// One command with the cache's short deadline; `None` where Redis is away.
@@ -131,18 +138,21 @@ impl Redis {
         if now_ms < self.alone_until_ms.load(Ordering::Relaxed) {
             return None;
         }
-        let asked = timeout(self.wait, async {
-            let mut connection = self.connection().await?;
-            command(&mut connection).await
-        })
-        .await;
-        let error = match asked {
-            Ok(Ok(answer)) => return Some(answer),
+        let mut connection = self.connection();
+        let error = match timeout(self.wait, command(&mut connection)).await {
+            Ok(Ok(answer)) => {
+                if self.away.swap(false, Ordering::Relaxed) {
+                    tracing::info!("Redis is back");
+                }
+                return Some(answer);
+            }
             Ok(Err(error)) => error.category().to_owned(),
             Err(_) => "no answer in time".to_owned(),
         };
-        let until = now_ms.saturating_add(u64::try_from(LEAVE_ALONE.as_millis()).unwrap_or(0));
-        if self.alone_until_ms.swap(until, Ordering::Relaxed) + 10_000 < now_ms || now_ms < 10_000 {
+        let rest_ms = u64::try_from(LEAVE_ALONE.as_millis()).unwrap_or(u64::MAX);
+        self.alone_until_ms
+            .store(now_ms.saturating_add(rest_ms), Ordering::Relaxed);
+        if !self.away.swap(true, Ordering::Relaxed) {
             tracing::warn!(error, "Redis is away; the cache is this process's alone");
         }
         None
@@ -213,12 +223,13 @@ impl Redis {
     /// Follows the other processes' drops until the token is cancelled. Whenever the line was down, everything in this
     /// process goes: a drop may have been missed.
     pub(crate) async fn follow(app: App, stop: CancellationToken) {
+        let Some(redis) = app.cache().redis() else {
+            return;
+        };
         let follow = async {
             loop {
-                if let Some(redis) = app.cache().redis() {
-                    let ended = redis.follow_once(&app).await;
-                    tracing::debug!(?ended, "the subscription to dropped keys ended");
-                }
+                let ended = redis.follow_once(&app).await;
+                tracing::debug!(?ended, "the subscription to dropped keys ended");
                 app.cache().drop_all_here();
                 sleep(RESUBSCRIBE).await;
             }

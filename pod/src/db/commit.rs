@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use sqlx::{AssertSqlSafe, Either, Executor as _, Row as _};
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::db::fault::{Fault, Lost, number};
 use crate::db::guard::{Guard, IDLE_WAIT_TIMEOUT_S, rollback};
@@ -18,6 +18,10 @@ const SETTLE_WAIT: Duration = Duration::from_secs(3);
 
 /// How often to look.
 const SETTLE_STEP: Duration = Duration::from_millis(20);
+
+/// A commit is not begun with less than this left of the transaction's deadline: it would as likely be cut off, and an
+/// unknown commit costs more than one that was rolled back.
+const COMMIT_MIN: Duration = Duration::from_millis(200);
 
 /// "Unknown thread id": the session is gone.
 const NO_SUCH_SESSION: u16 = 1094;
@@ -46,6 +50,10 @@ impl Guard {
     /// Commits, in one round trip. The guard's savepoint is released first: had anything ended the transaction since
     /// its beginning (an implicit commit, a deadlock's rollback), the server has forgotten it and the commit is not run.
     pub(crate) async fn commit(mut self) -> Committed {
+        if self.deadline.saturating_duration_since(Instant::now()) < COMMIT_MIN {
+            rollback(self.conn).await;
+            return Committed::No(Fault::Slow("the write"));
+        }
         let session = self.conn.id();
         let sql = format!(
             "release savepoint {GUARD_SAVEPOINT}; commit; set session wait_timeout = {IDLE_WAIT_TIMEOUT_S}; \

@@ -155,8 +155,11 @@ impl Db {
                 Err(Failed::Error(error)) => return Err(error),
                 Err(Failed::Fault(fault)) => fault,
             };
+            if !matches!(lost, Fault::Gone { .. }) {
+                return Err(lost.into());
+            }
             pool.drop_idle();
-            if !matches!(lost, Fault::Gone { .. }) || tries == TRIES {
+            if tries == TRIES {
                 return Err(lost.into());
             }
         }

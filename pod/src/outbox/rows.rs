@@ -26,10 +26,12 @@ pub(crate) fn insert(shop: ShopId, epoch: Epoch, events: &[Event]) -> QueryBuild
     insert
 }
 
-/// Shops after one that have events waiting. The index holds what waits and nothing else.
+/// Serving shops after one that have events waiting. The index holds what waits and nothing else; the home is asked here
+/// too, so that shops that have moved away with events waiting do not fill the page.
 pub(crate) fn waiting_shops(after: u64) -> String {
     format!(
-        "select distinct shop_id from outbox where waiting = 1 and shop_id > {after} order by shop_id limit {SHOPS_MAX}"
+        "select distinct o.shop_id from outbox o join shop_home s on s.shop_id = o.shop_id and s.state = 'serving' \
+         where o.waiting = 1 and o.shop_id > {after} order by o.shop_id limit {SHOPS_MAX}"
     )
 }
 

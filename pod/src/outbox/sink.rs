@@ -77,7 +77,7 @@ impl RedisSink {
         let Some(redis) = self.app.cache().redis() else {
             return Ok(());
         };
-        let mut connection = redis.connection().await?;
+        let mut connection = redis.connection();
         let mut pipe = redis::pipe();
         for event in events {
             pipe.cmd("XADD")
