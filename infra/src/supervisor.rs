@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -27,6 +28,9 @@ const LOGS_EVERY: Duration = Duration::from_secs(5);
 
 /// A whole fleet ends within this.
 pub const STOP_WITHIN: Duration = Duration::from_secs(20);
+
+/// What an orderly end may take of it; the rest is for killing what did not end.
+pub(crate) const ORDERED_WITHIN: Duration = Duration::from_secs(19);
 
 /// Leftovers of a killed supervisor end within this: they get SIGKILL.
 const LEFTOVERS_WITHIN: Duration = Duration::from_secs(5);
@@ -69,23 +73,22 @@ impl Supervisor {
     /// Ends everything: edges, pods, primaries, replicas, caches, control server. Gives back what had to be ended
     /// afterwards because it was not a unit any more.
     pub async fn stop(self) -> anyhow::Result<()> {
+        let home = &self.home;
         self.quiet.send_replace(true);
         let mut slots = self.reconciler.await?;
         for kind in [Kind::Edge, Kind::Pod] {
             end(take(&mut slots, |unit| unit.kind == kind)).await;
         }
-        let mut primaries = Vec::new();
-        for slot in slots.values() {
-            let unit = slot.wish.borrow().clone();
-            if unit.kind == Kind::Mysql && admin::may_take_writes(&self.home, &unit).await {
-                primaries.push(unit.name);
-            }
-        }
+        let servers = slots.values().map(|slot| slot.wish.borrow().clone()).filter(|it| it.kind == Kind::Mysql);
+        let primaries = join_all(servers.map(|unit| async move {
+            admin::may_take_writes(home, &unit).await.then_some(unit.name)
+        }));
+        let primaries: Vec<_> = primaries.await.into_iter().flatten().collect();
         end(take(&mut slots, |unit| primaries.contains(&unit.name))).await;
         for kind in [Kind::Mysql, Kind::Redis, Kind::Control] {
             end(take(&mut slots, |unit| unit.kind == kind)).await;
         }
-        end_leftovers(&self.home).await.map(|_| ())
+        end_leftovers(home).await.map(|_| ())
     }
 }
 
@@ -99,7 +102,7 @@ fn take(slots: &mut BTreeMap<String, Slot>, which: impl Fn(&Unit) -> bool) -> Ve
 }
 
 async fn end(slots: Vec<Slot>) {
-    futures::future::join_all(slots.into_iter().map(Slot::end)).await;
+    join_all(slots.into_iter().map(Slot::end)).await;
 }
 
 /// Reads the wishes again and again and gives each to its unit's runner, until told to stop; then hands the runners over.

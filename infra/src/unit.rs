@@ -38,7 +38,7 @@ impl Kind {
         match self {
             Self::Edge | Self::Pod => Duration::from_secs(3),
             // Twice: primaries, then replicas. A server takes more than a second even with nothing to do.
-            Self::Mysql => Duration::from_secs(5),
+            Self::Mysql => Duration::from_secs(4),
             Self::Redis | Self::Control => Duration::from_secs(1),
         }
     }
@@ -316,7 +316,9 @@ mod tests {
         let mysql = Kind::Mysql.patience();
         let all = [Kind::Edge, Kind::Pod, Kind::Redis, Kind::Control].map(Kind::patience);
         let sum = all.into_iter().sum::<Duration>() + mysql + mysql;
-        assert!(sum + Duration::from_secs(1) < crate::supervisor::STOP_WITHIN, "{sum:?}");
+        // Servers that do not answer are found out three times: who is primary, then before each end.
+        let asked = 3 * crate::mysqld::admin::STOP_ANSWER_WITHIN;
+        assert!(sum + asked <= crate::supervisor::ORDERED_WITHIN, "{sum:?} and {asked:?}");
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::home_dir::{FleetLock, HomeDir, Locked, write_atomically};
 use crate::output::{Progress, note};
 use crate::plan::Prepared;
 use crate::ports::{Ports, ensure_free};
-use crate::supervisor::{STOP_WITHIN, Supervisor, end_leftovers};
+use crate::supervisor::{ORDERED_WITHIN, Supervisor, end_leftovers};
 use crate::unit::{Desired, Unit};
 use crate::{apply, layout, plan};
 
@@ -104,7 +104,7 @@ async fn start(
 /// Ends everything in order; at a second signal, at once.
 async fn stop(supervisor: Supervisor, home: &HomeDir, end: &mut End) -> anyhow::Result<()> {
     note("ending the fleet: edges, pods, databases, caches, control server (once more kills them at once)");
-    let ordered = tokio::time::timeout(STOP_WITHIN - Duration::from_secs(1), supervisor.stop());
+    let ordered = tokio::time::timeout(ORDERED_WITHIN, supervisor.stop());
     let ended = tokio::select! {
         ended = ordered => ended,
         () = end.wait() => Ok(Ok(())),

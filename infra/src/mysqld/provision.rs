@@ -98,15 +98,14 @@ pub(crate) async fn replica(home: &HomeDir, server: &Server, source: &Server) ->
     );
     conn.run(&format!("follow {}", source.name), source_of).await?;
     let began = tokio::time::Instant::now();
-    // The identity is the last thing that the first server wrote. The session that root opened ends with root's account.
+    // The identity is the last thing that the first server wrote. Until it is there the accounts are on their way too: now
+    // root is let in, now the operator, now the operator without rights.
     loop {
-        let mut conn = server.connect(home).await?;
-        if check_identity(server, conn.identity().await?)? {
-            conn.close().await;
-            return Ok(());
-        }
-        let fault = conn.replication_fault().await?;
-        conn.close().await;
+        let fault = match look(home, server).await {
+            Ok((Some(identity), _)) => return check_identity(server, Some(identity)).map(|_| ()),
+            Ok((None, fault)) => fault,
+            Err(fault) => Some(format!("{fault:#}")),
+        };
         ensure!(
             began.elapsed() < FOLLOW_WITHIN,
             "{} has not everything of {} after {FOLLOW_WITHIN:?}: {}",
@@ -116,4 +115,13 @@ pub(crate) async fn replica(home: &HomeDir, server: &Server, source: &Server) ->
         );
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// A new replica's identity, else why it may have none.
+async fn look(home: &HomeDir, server: &Server) -> anyhow::Result<(Option<u32>, Option<String>)> {
+    let mut conn = server.connect(home).await?;
+    let identity = conn.identity().await?;
+    let fault = if identity.is_some() { None } else { conn.replication_fault().await? };
+    conn.close().await;
+    Ok((identity, fault))
 }
