@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use regex::Regex;
 
 /// The files that read configuration.
-pub(crate) const READERS: [&str; 6] = [
+pub(crate) const READERS: [&str; 7] = [
     "infra/src/fleet_file.rs",
     "edge/src/config.rs",
     "pod/src/config.rs",
     "pod/src/config/limits.rs",
+    "pod/src/shop/limits.rs",
     "infra/src/serve/config.rs",
     "shared/src/telemetry.rs",
 ];
