@@ -41,6 +41,8 @@ pub struct Fleet {
     pub edge: Edge,
     up: Mutex<Option<Child>>,
     served: bool,
+    /// Whether the stop left nothing behind; none before the stop.
+    clean: Mutex<Option<bool>>,
     announced: Mutex<Vec<Regex>>,
     shops: AtomicU32,
     /// A shop on each pod by which the harness sees whether the pod sells.
@@ -71,6 +73,7 @@ impl Fleet {
             edge: Edge::new(nowhere)?,
             up: Mutex::new(Some(up)),
             served: false,
+            clean: Mutex::new(None),
             announced: Mutex::new(Vec::new()),
             shops: AtomicU32::new(0),
             canaries: tokio::sync::Mutex::default(),
@@ -270,6 +273,16 @@ impl Fleet {
 
     /// Stops everything and says what remained; a second call finds nothing to do.
     pub(crate) fn shut_down(&self) -> Result<()> {
+        let mut clean = self.clean.lock();
+        if clean.is_none() {
+            let ended = self.shut_down_once();
+            *clean = Some(ended.is_ok());
+            return ended;
+        }
+        Ok(())
+    }
+
+    fn shut_down_once(&self) -> Result<()> {
         let up = self.up.lock().take();
         let ended = match up {
             None => Ok(()),
@@ -294,7 +307,8 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         let ended = self.shut_down();
-        let keep = ended.is_err() || std::thread::panicking() || !self.served;
+        let clean = *self.clean.lock() == Some(true);
+        let keep = !clean || std::thread::panicking() || !self.served;
         if let Some(folder) = self.folder.take()
             && (keep || std::env::var_os("PODHOST_TEST_KEEP").is_some())
         {
