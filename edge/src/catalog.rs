@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::routes::Routes;
 
-/// Tables that were refused, kept for an engineer.
+// Tables that were refused, kept for an engineer.
 mod aside;
 use aside::Aside;
 

@@ -1,7 +1,7 @@
 //! The edge: maps each request to its shop, the shop to its pod, and forwards it there.
 //!
 //! In reading order. What must never come in here: SQL, anything of a pod's application, a blocking DNS look-up.
-//! Pingora is named only in `proxy`, `reply`, `connection`, `listener`, `upstream` and `run`; what is decided is decided
+//! Pingora is used only in `proxy`, `reply`, `connection`, `listener`, `upstream` and `run`; what is decided is decided
 //! by pure functions in `identify`, `retry`, `headers` and `limits`.
 
 mod config;
@@ -10,41 +10,41 @@ pub use config::Config;
 mod run;
 pub use run::App;
 
-/// One line a request.
+// One line a request.
 mod access_log;
-/// The admin port.
+// The admin port.
 mod admin;
-/// Following the catalog.
+// Following the catalog.
 mod catalog;
-/// A client's connection.
+// A client's connection.
 mod connection;
-/// What is known of a request on its way.
+// What is known of a request on its way.
 mod context;
-/// The cookie that remembers a shop on the platform domain.
+// The cookie that remembers a shop on the platform domain.
 mod cookie;
-/// Keeping the route table on disk.
+// Keeping the route table on disk.
 mod disk;
-/// What is taken from and added to a request and an answer.
+// What is taken from and added to a request and an answer.
 mod headers;
-/// Which shop a request is for.
+// Which shop a request is for.
 mod identify;
-/// The fleet's keys.
+// The fleet's keys.
 mod keys;
-/// Limits on what is in flight.
+// Limits on what is in flight.
 mod limits;
-/// Accepting connections.
+// Accepting connections.
 mod listener;
-/// What is counted.
+// What is counted.
 mod metrics;
-/// A request's way through the edge, as Pingora's phases.
+// A request's way through the edge, as Pingora's phases.
 mod proxy;
-/// The edge's own answers.
+// The edge's own answers.
 mod reply;
-/// What follows an answer "not here".
+// What follows an answer "not here".
 mod retry;
-/// The route table in use.
+// The route table in use.
 mod routes;
-/// Which peers may say for whom they speak.
+// Which peers may say for whom they speak.
 mod trusted;
-/// The pods and their processes.
+// The pods and their processes.
 mod upstream;

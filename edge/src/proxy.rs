@@ -27,13 +27,13 @@ use crate::retry::{Next, Sent, Why, after_fence};
 use crate::routes::Routes;
 use crate::upstream::Health;
 
-/// Taking a request in: whose it is, and whether there is room.
+// Taking a request in: whose it is, and whether there is room.
 mod admit;
-/// Where a request goes after a pod said "not here".
+// Where a request goes after a pod said "not here".
 mod reroute;
-/// What a pod is sent, and what is left of its answer.
+// What a pod is sent, and what is left of its answer.
 mod rewrite;
-/// One line and the counters, at the end.
+// One line and the counters, at the end.
 mod summary;
 
 /// Processes of a pod that a request tries to connect to before it gives up: with two, both and the one that came back.

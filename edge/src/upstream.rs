@@ -18,7 +18,7 @@ use shared::routes::wire::PodStatus;
 use crate::limits::PodInFlight;
 use crate::metrics::{PodMetrics, process_up};
 
-/// Asking each process whether it serves.
+// Asking each process whether it serves.
 pub(crate) mod health;
 
 /// How the edge speaks to pods.
