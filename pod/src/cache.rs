@@ -28,9 +28,9 @@ use crate::config::Config;
 use crate::db::{Consistency, Found, GtidSet, Look};
 use crate::{App, Error, meter};
 
-/// Marks of drops in this process.
+// Marks of drops in this process.
 mod drops;
-/// The layer in Redis.
+// The layer in Redis.
 pub(crate) mod redis;
 use drops::Drops;
 use redis::{Observed, Redis};

@@ -29,7 +29,7 @@ use shared::config::{self, Endpoint, Faults, Secret, Section};
 use shared::keys::PodKeys;
 use shared::telemetry;
 
-/// The limits, each with its reason.
+// The limits, each with its reason.
 pub mod limits;
 pub use limits::{Background, Limits, Pools, Reads};
 

@@ -1,11 +1,11 @@
 //! What a handler asks of a request: the shop, the key, the body, the merchant. Each is checked before the handler runs,
 //! and each refusal names what is wrong.
 
-/// Bodies, read whole and strictly.
+// Bodies, read whole and strictly.
 mod body;
-/// The idempotency key.
+// The idempotency key.
 mod key;
-/// Tokens of merchants.
+// Tokens of merchants.
 mod merchant;
 
 pub(crate) use body::urlencoded_fault;

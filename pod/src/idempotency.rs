@@ -2,7 +2,7 @@
 //!
 //! The row of a key is written **first** in the transaction of the effect, so that a second transaction with the same key
 //! stops there and runs nothing; the answer is written into it last. Duplicates in one process do not even get that far:
-//! they wait for the first one's answer in memory ([`flight`]), and hold neither locks nor connections.
+//! they wait for the first one's answer in memory (`flight`), and hold neither locks nor connections.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{Error, IdempotencyKey, Reply, Tx, meter};
 
-/// Duplicates in this process.
+// Duplicates in this process.
 pub(crate) mod flight;
 
 /// An answer is kept for a day, for each key: a page of orders fits ten times.

@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// The relay: one in the pod at a time.
+// The relay: one in the pod at a time.
 pub(crate) mod relay;
-/// The statements.
+// The statements.
 pub(crate) mod rows;
-/// Where events go.
+// Where events go.
 pub mod sink;
 pub use sink::{Relayed, Sink, SinkError};
 

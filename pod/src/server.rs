@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::App;
 
-/// What each request passes before its handler.
+// What each request passes before its handler.
 mod layers;
 use layers::Layers;
 

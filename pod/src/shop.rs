@@ -3,40 +3,40 @@
 //!
 //! One feature, one file, in reading order:
 
-/// From cart to paid order.
+// From cart to paid order.
 mod checkout;
-/// Pages of a list.
+// Pages of a list.
 mod cursor;
-/// What the fields of a request may hold.
+// What the fields of a request may hold.
 mod fields;
-/// How many there are.
+// How many there are.
 mod inventory;
-/// The limits, with their config keys.
+// The limits, with their config keys.
 pub mod limits;
-/// What a merchant does with them.
+// What a merchant does with them.
 mod merchant;
 pub use limits::Limits;
-/// Amounts of money.
+// Amounts of money.
 mod money;
-/// Orders as clients read them.
+// Orders as clients read them.
 mod orders;
-/// The storefront.
+// The storefront.
 mod pages;
-/// Systems that move money.
+// Systems that move money.
 mod payment;
-/// Things for sale.
+// Things for sale.
 mod products;
-/// The shop's own name and currency.
+// The shop's own name and currency.
 mod profile;
-/// Its first transaction.
+// Its first transaction.
 mod reserve;
-/// Its second transaction.
+// Its second transaction.
 mod settle;
-/// The life of an order.
+// The life of an order.
 mod state;
-/// What a crash left between the two.
+// What a crash left between the two.
 mod sweep;
-/// A step of it, in a transaction.
+// A step of it, in a transaction.
 mod transition;
 
 use crate::host::Job;

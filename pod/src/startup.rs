@@ -15,9 +15,9 @@ use tokio::time::{sleep, timeout};
 use crate::App;
 use crate::db::{number, options};
 
-/// What the database must contain.
+// What the database must contain.
 mod schema;
-/// What a server says of itself.
+// What a server says of itself.
 mod server;
 
 /// A server answers these questions in milliseconds; one that takes so long is not there.
