@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use shared::error::chain;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::host::Job;
@@ -124,15 +124,17 @@ pub(crate) async fn run(
 async fn run_relay(app: &App, lease: &Lease, relay: &Relay) {
     let every = app.config().background.relay_every;
     loop {
-        // A write of this process wakes it; another process's is found by the clock.
-        let _ = timeout(every, app.events().notified()).await;
-        if !lease.held() {
-            sleep(every).await;
-            continue;
-        }
-        if let Err(error) = relay.look().await {
-            tracing::debug!(error = chain(&error), "the relay's look failed");
-            sleep(every).await;
+        let relayed = if lease.held() {
+            relay.look().await.unwrap_or_else(|error| {
+                tracing::debug!(error = chain(&error), "the relay's look failed");
+                0
+            })
+        } else {
+            0
+        };
+        if relayed == 0 {
+            // A write of this process wakes it; another process's is found by the clock.
+            let _ = timeout(every, app.events().notified()).await;
         }
     }
 }

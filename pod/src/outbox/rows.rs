@@ -95,18 +95,20 @@ pub(crate) async fn waiting(read: &mut Reader, batch: u32) -> Result<Vec<Relayed
         .collect()
 }
 
-/// Marks events as relayed.
+/// Marks events as relayed. The list is filled up with its last position to one of few lengths: each length is a
+/// statement of its own, prepared and kept on each connection.
 pub(crate) async fn mark(tx: &mut Tx, positions: &[u64]) -> Result<u64, Error> {
-    if positions.is_empty() {
+    let Some(last) = positions.last() else {
         return Ok(0);
-    }
+    };
+    let filled = positions.len().next_power_of_two();
     let mut update: QueryBuilder<MySql> = QueryBuilder::new(
         "update outbox set waiting = null, relayed_at = now(3) where waiting = 1 and shop_id = ",
     );
     update.push_bind(tx.shop().get()).push(" and position in (");
     let mut list = update.separated(", ");
-    for position in positions {
-        list.push_bind(*position);
+    for index in 0..filled {
+        list.push_bind(*positions.get(index).unwrap_or(last));
     }
     update.push(")");
     tx.execute(update.build()).await
