@@ -21,6 +21,7 @@ use pod::{
 };
 use serde::{Deserialize, Serialize};
 use shared::error::Kind;
+use shared::telemetry;
 use uuid::Uuid;
 
 /// The table, as a file `migrations/pod/<number>_guestbook.sql` with a line in `migrations/src/lib.rs`. Its primary key
@@ -85,14 +86,14 @@ async fn write(
         return Err(Error::field(
             Kind::Invalid,
             "name",
-            "a name has 1 to 80 characters",
+            "A name has 1 to 80 characters.",
         ));
     }
     if !(1..=1000).contains(&words.chars().count()) {
         return Err(Error::field(
             Kind::Invalid,
             "words",
-            "an entry has 1 to 1000 characters",
+            "An entry has 1 to 1000 characters.",
         ));
     }
     // The id is made here, not in the closure: the closure may run more than once, and must write the same.
@@ -140,9 +141,11 @@ fn routes() -> Routes {
 async fn main() -> anyhow::Result<()> {
     let file = std::env::args_os().nth(1).map(PathBuf::from);
     let config = Config::load(&file.unwrap_or_else(|| PathBuf::from("pod.toml")))?;
+    let telemetry = telemetry::init("guestbook", &config.telemetry)?;
+    let host = Host::build_with(config, Some(telemetry.metrics())).await?;
     let stop = async {
         // Without a signal handler there is nothing to wait for: stop at once.
         drop(tokio::signal::ctrl_c().await);
     };
-    Host::build(config).await?.mount(routes()).serve(stop).await
+    host.mount(routes()).serve(stop).await
 }
