@@ -84,7 +84,8 @@ impl Keeper {
                 () = self.routes.changed() => true,
                 () = sleep(TOUCH) => false,
             };
-            if changed {
+            // The first table is written at once: without any, an edge cannot start while the catalog is down.
+            if changed && self.written.is_some() {
                 sleep(QUIET).await;
             }
             let began = tokio::time::Instant::now();

@@ -24,11 +24,29 @@ async fn sells(shops: [&Shop; 2], key: &str) -> Result<()> {
             .product("Mug", "1.00", 1)
             .await
             .with_context(|| key.to_owned())?;
-        shop.buy(key, &[(&mug, 1)])
+        shop.buy(&format!("{key} {}", mug.id), &[(&mug, 1)])
             .await
             .with_context(|| key.to_owned())?;
     }
     Ok(())
+}
+
+/// Waits until the edge's file knows these shops: it is written some seconds after a change.
+async fn on_disk(fleet: &Fleet, shops: [&Shop; 2]) -> Result<()> {
+    let file = fleet.edge_config()?.with_file_name("routes.bin");
+    wait_until("the edge has written its table", RECOVER_MAX, async || {
+        let bytes = std::fs::read(&file).with_context(|| file.display().to_string())?;
+        for shop in shops {
+            let handle = shop.handle.as_bytes();
+            ensure!(
+                bytes.windows(handle.len()).any(|part| part == handle),
+                "no {}",
+                shop.handle
+            );
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Kills a unit, and waits until its successor runs.
@@ -49,6 +67,7 @@ async fn inv5_the_fleet_sells_with_the_catalog_killed_cold_starts_included(
     fleet: &Fleet,
 ) -> Result<()> {
     let (a, b) = (fleet.shop(1).await?, fleet.shop(2).await?);
+    on_disk(fleet, [&a, &b]).await?;
     fleet.kill_and_hold_down("control").await?;
     sells([&a, &b], "catalog down").await?;
 
@@ -96,6 +115,7 @@ async fn inv5_the_fleet_sells_with_the_catalog_killed_cold_starts_included(
 /// ready; a command against it ends with a sentence instead of hanging.
 async fn inv5_the_fleet_sells_with_the_catalog_frozen(fleet: &Fleet) -> Result<()> {
     let (a, b) = (fleet.shop(1).await?, fleet.shop(2).await?);
+    on_disk(fleet, [&a, &b]).await?;
     let frozen = fleet.unit("control")?.freeze()?;
     sells([&a, &b], "catalog frozen").await?;
     restarted(fleet, "edge-1").await?;

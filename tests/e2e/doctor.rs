@@ -10,8 +10,8 @@ pub(crate) fn list() -> Vec<Test> {
 }
 
 /// A healthy fleet: exit 0. Then one fault after the other, each found by name, each gone when mended: a home that says
-/// something else than the catalog, a home that nobody placed, a server with an unsafe setting, a replica that has
-/// stopped, a schema that is not the binary's.
+/// something else than the catalog, a home that nobody placed, a server with an unsafe setting, a replica that is
+/// down, a schema that is not the binary's.
 async fn doctor_is_content_with_a_well_fleet_and_finds_each_planted_fault(
     fleet: &Fleet,
 ) -> Result<()> {
@@ -72,11 +72,12 @@ async fn doctor_is_content_with_a_well_fleet_and_finds_each_planted_fault(
     finds("an unsafe setting", "sync_relay_log").await?;
     replica.run("set global sync_relay_log = 1").await?;
 
-    replica.run("stop replica").await?;
-    finds("a stopped replica", &replica.port.to_string()).await?;
-    replica.run("start replica").await?;
+    fleet.kill_and_hold_down("mysql-1-2").await?;
+    finds("a replica that is down", &replica.port.to_string()).await?;
+    fleet.let_up("mysql-1-2").await?;
+    content("the replica is back").await?;
 
-    primary.run("update schema_ledger set checksum = concat('x', substr(checksum, 2)) where version = 1").await?;
+"update schema_ledger set checksum = concat('x', substr(checksum, 2)) where version = 1").await?;
     finds("a changed migration", "checksum").await?;
     primary
         .run(&format!(

@@ -1,5 +1,7 @@
 //! Domain events: none lost, in commit order per shop, by one relay at a time.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
 use tests::fleet::RECOVER_MAX;
@@ -108,7 +110,9 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
         Ok(())
     })
     .await?;
-    let before = load.seen().failures();
+    // A checkout whose process was killed between its two steps is taken up by its key five seconds later.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let before = load.seen().others;
     fleet.hold_down("redis-1").await?;
     load.sells(20, RECOVER_MAX)
         .await
@@ -124,8 +128,8 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
     load.sells(10, RECOVER_MAX).await?;
     let seen = load.stop().await?;
     ensure!(
-        seen.failures() == before,
-        "buyers noticed that Redis was down: {:?}",
+        seen.others == before,
+        "buyers noticed that Redis was down: {before:?}, then {:?}",
         seen.others
     );
     let waiting = format!(
