@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use shared::error::Kind;
+use shared::error::{Classify as _, Kind};
 use shared::keys::PodKeys;
 use shared::{PodId, ShopId};
 use tokio::sync::Notify;
@@ -178,6 +178,7 @@ impl App {
     where
         F: for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<Reply, Error>> + Send + Sync + 'static,
     {
+        let (started, hold) = (Instant::now(), self.0.config.limits.hold);
         let turn = self.0.flights.resume(shop.id(), &call);
         let app = self.clone();
         let actor = *shop.actor();
@@ -194,7 +195,14 @@ impl App {
                     Ok(reply)
                 })
             });
-            let reply = app.run(&actor, once).await?;
+            let reply = loop {
+                match app.run(&actor, once.clone()).await {
+                    // What was begun is worth more than what has not: it waits once more, as long as the call is its
+                    // own.
+                    Err(error) if error.kind() == Kind::Overloaded && started.elapsed() < hold => {}
+                    ended => break ended?,
+                }
+            };
             if let Some(turn) = turn {
                 turn.done(&call, &reply);
             }

@@ -86,7 +86,9 @@ impl Db {
             ping: pools.ping,
             idle: pools.idle,
             life: pools.life,
+            queue: pools.queue,
             per_shop: pools.per_shop(max),
+            queue_per_shop: pools.shop_queue,
             session: session(role == "write", config),
         };
         // The longest that the first round trip of the one that tries may take.

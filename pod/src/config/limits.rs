@@ -111,8 +111,12 @@ pub const REPLICA_CONNECTIONS: u32 = 16;
 pub const EXTRA_CONNECTIONS: u32 = 4;
 /// What a server keeps for operators, replication, migrations and movers.
 pub const RESERVED_CONNECTIONS: u32 = 20;
-/// Waiting for a connection. A transaction takes some milliseconds; whoever waits longer stands behind hundreds.
-pub const POOL_WAIT: Duration = Duration::from_millis(500);
+/// Waiting for a connection: a rush on one product commits its buyers one after the other, some hundred in a second.
+pub const POOL_WAIT: Duration = Duration::from_secs(1);
+/// Requests that may wait for a connection of a pool; more are shed at once. In a second no more get one.
+pub const POOL_QUEUE: u32 = 1_024;
+/// Requests of one shop that may wait for its share of a pool.
+pub const SHOP_QUEUE: u32 = 256;
 /// Connecting and logging in, over a network and with TLS.
 pub const CONNECT: Duration = Duration::from_secs(1);
 /// A ping of an idle connection.
@@ -135,6 +139,8 @@ pub struct Pools {
     pub extra: u32,
     pub reserved: u32,
     pub wait: Duration,
+    pub queue: u32,
+    pub shop_queue: u32,
     pub connect: Duration,
     pub ping: Duration,
     pub idle: Duration,
@@ -152,6 +158,8 @@ impl Pools {
             extra: EXTRA_CONNECTIONS,
             reserved: s.within("reserved", RESERVED_CONNECTIONS, 0..=10_000),
             wait: s.or("wait", POOL_WAIT),
+            queue: s.within("queue", POOL_QUEUE, 1..=1_000_000),
+            shop_queue: s.within("shop_queue", SHOP_QUEUE, 1..=1_000_000),
             connect: s.or("connect", CONNECT),
             ping: s.or("ping", PING),
             idle: s.or("idle", IDLE),

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -41,8 +42,12 @@ pub(crate) struct Settings {
     pub idle: Duration,
     /// Connections are closed at this age, so that a server's memory for them is bounded.
     pub life: Duration,
+    /// How many may wait for a connection.
+    pub queue: u32,
     /// How many connections one shop may hold.
     pub per_shop: u32,
+    /// How many of one shop may wait for its share.
+    pub queue_per_shop: u32,
     /// What each new connection is told first.
     pub session: String,
     /// The server's.
@@ -53,7 +58,7 @@ pub(crate) struct Settings {
 struct Inner {
     options: MySqlConnectOptions,
     settings: Settings,
-    slots: Arc<Semaphore>,
+    slots: Arc<Queue>,
     idle: Mutex<Vec<Idle>>,
     shares: Shares,
 }
@@ -84,8 +89,12 @@ pub(crate) struct Conn {
 
 impl Pool {
     pub(crate) fn new(options: MySqlConnectOptions, settings: Settings) -> Self {
-        let slots = Arc::new(Semaphore::new(settings.max as usize));
-        let shares = Shares::new(settings.per_shop);
+        let slots = Queue::new(settings.max, settings.queue);
+        let shares = Shares {
+            per_shop: settings.per_shop,
+            queue: settings.queue_per_shop,
+            shops: Mutex::default(),
+        };
         Self(Arc::new(Inner {
             // Statements carry customers' data in bound values only, and are measured by the guards.
             options: options.disable_statement_logging(),
@@ -113,8 +122,7 @@ impl Pool {
                 Some(shop) => Some(self.0.shares.of(shop).await?),
                 None => None,
             };
-            let slot = self.0.slots.clone().acquire_owned().await.ok()?;
-            Some((slot, share))
+            Some((self.0.slots.enter().await?, share))
         };
         let waited = timeout(self.0.settings.wait, slots).await;
         meter::pool_wait(self.0.settings.role, started.elapsed(), waited.is_ok());
@@ -215,7 +223,7 @@ impl Pool {
         };
         drop(old);
         self.0.shares.sweep();
-        let borrowed = settings.max as usize - self.0.slots.available_permits();
+        let borrowed = settings.max as usize - self.0.slots.places.available_permits();
         let idle = self.0.idle.lock().len();
         meter::pool_size(settings.role, borrowed + idle);
     }
@@ -260,34 +268,71 @@ impl Conn {
     }
 }
 
-/// How many connections each shop holds. A shop's semaphore lives while it is used.
+/// Places, and a bounded queue for them.
+#[derive(Debug)]
+struct Queue {
+    places: Arc<Semaphore>,
+    waiting: AtomicU32,
+    waiting_max: u32,
+}
+
+impl Queue {
+    fn new(places: u32, waiting_max: u32) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::new(Semaphore::new(places as usize)),
+            waiting: AtomicU32::new(0),
+            waiting_max,
+        })
+    }
+
+    /// A place; `None` at once where too many wait already.
+    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        let waiter = Waiter(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= self.waiting_max {
+            return None;
+        }
+        let place = self.places.clone().acquire_owned().await.ok();
+        drop(waiter);
+        place
+    }
+}
+
+/// Leaves the queue, also when its time is over.
+struct Waiter<'a>(&'a AtomicU32);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How many connections each shop holds. A shop's queue lives while it is used.
 #[derive(Debug)]
 struct Shares {
-    per_shop: usize,
-    shops: Mutex<HashMap<ShopId, Arc<Semaphore>>>,
+    per_shop: u32,
+    queue: u32,
+    shops: Mutex<HashMap<ShopId, Arc<Queue>>>,
 }
 
 impl Shares {
-    fn new(per_shop: u32) -> Self {
-        Self {
-            per_shop: per_shop as usize,
-            shops: Mutex::default(),
-        }
-    }
-
     async fn of(&self, shop: ShopId) -> Option<OwnedSemaphorePermit> {
-        let semaphore = self
+        let queue = self
             .shops
             .lock()
             .entry(shop)
-            .or_insert_with(|| Arc::new(Semaphore::new(self.per_shop)))
+            .or_insert_with(|| Queue::new(self.per_shop, self.queue))
             .clone();
-        semaphore.acquire_owned().await.ok()
+        queue.enter().await
     }
 
-    /// Forgets the shops that hold and want nothing.
+    /// Forgets the shops that hold and want nothing. A place holds the semaphore, a waiter the queue.
     fn sweep(&self) {
-        self.shops.lock().retain(|_, s| Arc::strong_count(s) > 1);
+        self.shops
+            .lock()
+            .retain(|_, q| Arc::strong_count(q) > 1 || Arc::strong_count(&q.places) > 1);
     }
 }
 
@@ -297,7 +342,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_shop_gets_its_share_and_no_more() {
-        let shares = Shares::new(2);
+        let shares = Shares {
+            per_shop: 2,
+            queue: 1,
+            shops: Mutex::default(),
+        };
         let shop = ShopId::new(7).unwrap();
         let a = shares.of(shop).await.unwrap();
         let _b = shares.of(shop).await.unwrap();
@@ -308,6 +357,14 @@ mod tests {
                 .await
                 .is_ok()
         );
+        {
+            let mut first = Box::pin(shares.of(shop));
+            assert!(
+                futures::poll!(&mut first).is_pending(),
+                "the queue has one place"
+            );
+            assert!(shares.of(shop).await.is_none(), "and no more");
+        }
         shares.sweep();
         drop(a);
         assert!(timeout(soon, shares.of(shop)).await.is_ok());
