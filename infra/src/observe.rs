@@ -65,6 +65,7 @@ pub(crate) struct PodSeen {
     pub(crate) following: bool,
     pub(crate) token: bool,
     pub(crate) primary_open: bool,
+    pub(crate) migrated: bool,
     pub(crate) activated: bool,
 }
 
@@ -246,9 +247,10 @@ async fn pod_seen(
     let mut identities = Vec::new();
     for wanted in servers {
         let looked = look(home, &wanted.unit).await;
-        let (identity, open) = looked.unwrap_or((None, false));
+        let ServerSeen { identity, open, migrated } = looked.unwrap_or_default();
         identities.push(identity == Some(wish.id.get()));
         seen.primary_open |= open;
+        seen.migrated |= open && migrated;
     }
     let registered = control.is_some_and(|(_, seen)| seen.pods.contains_key(&wish.id));
     // Before the control server knows the pod, an open server is one that provisioning left so.
@@ -258,11 +260,20 @@ async fn pod_seen(
     seen
 }
 
-/// A server's identity, and whether it takes writes.
-async fn look(home: &HomeDir, unit: &Unit) -> anyhow::Result<(Option<u32>, bool)> {
+/// A database server.
+#[derive(Debug, Default)]
+struct ServerSeen {
+    identity: Option<u32>,
+    open: bool,
+    migrated: bool,
+}
+
+async fn look(home: &HomeDir, unit: &Unit) -> anyhow::Result<ServerSeen> {
     let server = Server::of(unit).context("no database server")?;
     let mut conn = server.connect(home).await?;
-    let seen = (conn.identity().await?, conn.is_open().await?);
+    let identity = conn.identity().await?;
+    let migrated = identity.is_some() && conn.is_migrated().await?;
+    let seen = ServerSeen { identity, open: conn.is_open().await?, migrated };
     conn.close().await;
     Ok(seen)
 }

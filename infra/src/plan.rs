@@ -101,7 +101,7 @@ fn of_pod(
         layout.of_pod(pod, kind).iter().all(|it| seen(&observed.unit(&it.unit.name)))
     };
     let stores = |seen: fn(&UnitSeen) -> bool| all(Kind::Mysql, seen) && all(Kind::Redis, seen);
-    let PodSeen { secrets: _, data, provisioned, following, token, primary_open, activated } = *seen;
+    let PodSeen { secrets: _, data, provisioned, following, token, primary_open, migrated, activated } = *seen;
     let registered = match &observed.control {
         Some(ControlSeen { pods }) => pods.get(&pod).is_some_and(|it| layout.is_registered(wish, it)),
         None => false,
@@ -115,6 +115,7 @@ fn of_pod(
         (!token, Step::Token { pod }),
         (!registered, Step::Register { pod }),
         (!primary_open, Step::Open { pod }),
+        (!migrated, Step::Migrate { pod }),
         (!all(Kind::Pod, |it| it.file), Step::ProcessFiles { pod }),
         (!all(Kind::Pod, |it| it.running), Step::Processes { pod }),
         (!activated, Step::Activate { pod }),

@@ -76,6 +76,11 @@ pub enum Step {
         /// Whose.
         pod: PodId,
     },
+    /// Its schema is this program's.
+    Migrate {
+        /// Whose.
+        pod: PodId,
+    },
     /// The configuration of its processes.
     ProcessFiles {
         /// Whose.
@@ -115,6 +120,7 @@ impl Step {
             | Self::Token { pod }
             | Self::Register { pod }
             | Self::Open { pod }
+            | Self::Migrate { pod }
             | Self::ProcessFiles { pod }
             | Self::Processes { pod }
             | Self::Activate { pod } => Some(*pod),
@@ -143,6 +149,7 @@ impl Step {
             Self::Token { pod } => Ok(catalog::token_is_known(world, *pod).await),
             Self::Register { pod } => catalog::is_registered(world, *pod).await,
             Self::Open { pod } => stores::is_open(world, *pod).await,
+            Self::Migrate { pod } => stores::is_migrated(world, *pod).await,
             Self::Activate { pod } => Ok(world.home.pod_activated(*pod).is_file()),
             Self::Remove { unit } => Ok(!world.home.unit_file(unit).exists()),
         }
@@ -165,6 +172,7 @@ impl Step {
             Self::Token { pod } => catalog::make_token_known(world, *pod).await,
             Self::Register { pod } => catalog::register(world, *pod).await,
             Self::Open { pod } => stores::wait_until_open(world, *pod).await,
+            Self::Migrate { pod } => stores::migrate(world, *pod).await,
             Self::Activate { pod } => catalog::activate(world, *pod).await,
             Self::Remove { unit } => processes::remove(world, unit).await,
         }
@@ -191,6 +199,7 @@ impl Step {
             | Self::Token { .. }
             | Self::Register { .. }
             | Self::Open { .. }
+            | Self::Migrate { .. }
             | Self::Activate { .. }
             | Self::Remove { .. } => Vec::new(),
         }
@@ -214,6 +223,7 @@ impl fmt::Display for Step {
             Self::Token { pod } => write!(f, "pod {pod}: make its token known to the control server"),
             Self::Register { pod } => write!(f, "pod {pod}: register it with the control server"),
             Self::Open { pod } => write!(f, "pod {pod}: wait until the control server has opened its primary"),
+            Self::Migrate { pod } => write!(f, "pod {pod}: migrate its schema"),
             Self::ProcessFiles { pod } => write!(f, "pod {pod}: write the configuration of its processes"),
             Self::Processes { pod } => write!(f, "pod {pod}: start its processes"),
             Self::Activate { pod } => write!(f, "pod {pod}: take it into service"),

@@ -135,6 +135,14 @@ impl Connection {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
+    /// Whether the schema is the one of this program, or newer.
+    pub(crate) async fn is_migrated(&mut self) -> anyhow::Result<bool> {
+        const NEWEST: &str = "select cast(coalesce(max(version), 0) as signed) from podhost.schema_ledger \
+            where finished_at is not null";
+        let newest: i64 = self.row(NEWEST).await?.context("no row")?.try_get(0)?;
+        Ok(newest >= migrations::POD.last().map_or(0, |it| i64::from(it.version)))
+    }
+
     /// Why a replica's receiver or applier stands still, if it says so.
     pub(crate) async fn replication_fault(&mut self) -> anyhow::Result<Option<String>> {
         let Some(row) = self.row("show replica status").await? else {

@@ -35,8 +35,7 @@ pub(crate) async fn first(home: &HomeDir, server: &Server) -> anyhow::Result<()>
     let mut conn = server.connect(home).await?;
     // The operator's account is there: the door without a password is closed.
     conn.run("lock root", "alter user 'root'@'localhost' account lock".into()).await?;
-    conn.run("use the database", "use podhost".into()).await?;
-    migrate::pod(&mut conn.conn).await.with_context(|| format!("migrate {}", server.name))?;
+    migrate(server, &mut conn).await?;
     let pod = server.pod;
     // The control server's first transaction at this server raises the term.
     let identity = format!(
@@ -47,6 +46,13 @@ pub(crate) async fn first(home: &HomeDir, server: &Server) -> anyhow::Result<()>
     check_identity(server, conn.identity().await?)?;
     conn.close().await;
     Ok(())
+}
+
+/// Brings the schema of a server that takes writes to this program's. Replicas follow.
+pub(crate) async fn migrate(server: &Server, conn: &mut Connection) -> anyhow::Result<()> {
+    conn.run("use the database", "use podhost".into()).await?;
+    let migrated = migrate::pod(&mut conn.conn).await;
+    migrated.map(|_| ()).with_context(|| format!("migrate {}", server.name))
 }
 
 /// Refuses another pod's database.

@@ -16,6 +16,7 @@ fn all_well(layout: &Layout, pods: &[PodWish]) -> Observed {
         following: true,
         token: true,
         primary_open: true,
+        migrated: true,
         activated: true,
     };
     let registered = pods.iter().map(|pod| (pod.id, layout.registration(pod, None).into_pod(pod.id))).collect();
@@ -69,6 +70,7 @@ fn a_new_fleet_goes_from_secrets_to_edges_and_the_plan_is_the_same_each_time() {
             "pod 1: make its token known to the control server",
             "pod 1: register it with the control server",
             "pod 1: wait until the control server has opened its primary",
+            "pod 1: migrate its schema",
             "pod 1: write the configuration of its processes",
             "pod 1: start its processes",
             "pod 1: take it into service",
@@ -91,7 +93,7 @@ fn a_third_pod_touches_nothing_of_the_others() {
     let third = PodId::new(3).ok();
     let mut others = plan.steps.iter().filter(|step| **step != Step::ControlFile);
     assert!(others.all(|step| step.pod() == third), "{plan}");
-    assert_eq!(plan.steps.len(), 13);
+    assert_eq!(plan.steps.len(), 14);
 }
 
 /// The bigger fleet, with the units of the smaller one where they are.

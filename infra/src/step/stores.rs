@@ -7,7 +7,7 @@ use shared::PodId;
 
 use super::catalog;
 use crate::layout::mysql_name;
-use crate::mysqld::admin::Server;
+use crate::mysqld::admin::{Connection, Server};
 use crate::mysqld::provision::{self, check_identity};
 use crate::observe::World;
 use crate::unit::Kind;
@@ -85,15 +85,37 @@ pub(super) async fn is_open(world: &World, pod: PodId) -> anyhow::Result<bool> {
 }
 
 async fn any_open(world: &World, pod: PodId) -> anyhow::Result<bool> {
+    let Some((_, conn)) = open_one(world, pod).await? else { return Ok(false) };
+    conn.close().await;
+    Ok(true)
+}
+
+/// The server that takes writes, if one does.
+async fn open_one(world: &World, pod: PodId) -> anyhow::Result<Option<(Server, Connection)>> {
     for server in servers(world, pod)? {
         let mut conn = server.connect(&world.home).await?;
-        let open = conn.is_open().await?;
-        conn.close().await;
-        if open {
-            return Ok(true);
+        if conn.is_open().await? {
+            return Ok(Some((server, conn)));
         }
+        conn.close().await;
     }
-    Ok(false)
+    Ok(None)
+}
+
+pub(super) async fn is_migrated(world: &World, pod: PodId) -> anyhow::Result<bool> {
+    let Some((_, mut conn)) = open_one(world, pod).await? else { return Ok(false) };
+    let migrated = conn.is_migrated().await?;
+    conn.close().await;
+    Ok(migrated)
+}
+
+/// Forward only, safe to run again; a pod's processes refuse an older schema.
+pub(super) async fn migrate(world: &World, pod: PodId) -> anyhow::Result<()> {
+    let open = open_one(world, pod).await?;
+    let (server, mut conn) = open.with_context(|| format!("no server of pod {pod} takes writes just now"))?;
+    provision::migrate(&server, &mut conn).await?;
+    conn.close().await;
+    Ok(())
 }
 
 pub(super) async fn wait_until_open(world: &World, pod: PodId) -> anyhow::Result<()> {
