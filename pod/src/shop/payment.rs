@@ -140,7 +140,7 @@ pub(crate) async fn collect(
 }
 
 /// `None` when the provider did not answer in time.
-async fn in_time<T>(
+pub(crate) async fn in_time<T>(
     limit: Duration,
     call: BoxFuture<'_, Result<T, Error>>,
 ) -> Result<Option<T>, Error> {

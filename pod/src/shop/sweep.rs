@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::checkout::ENDPOINT;
 use super::limits::Limits;
-use super::payment::{self, Answer, At, Charge, Verdict};
+use super::payment::{self, Answer, At, Charge, Verdict, in_time};
 use super::settle;
 use crate::host::Job;
 use crate::{App, Call, Consistency, Error, Reader, Shop};
@@ -50,7 +50,7 @@ async fn sweep(app: &App, shop: &Shop, limits: Limits) -> Result<(), Error> {
         .await?;
     for payment in due {
         let (id, order) = (payment.payment_id, payment.order_id);
-        match take_up(At { app, shop }, payment).await {
+        match take_up(At { app, shop }, limits, payment).await {
             Ok(true) => {
                 tracing::info!(shop = shop.id().get(), %order, "payment of a left order settled")
             }
@@ -69,8 +69,8 @@ async fn sweep(app: &App, shop: &Shop, limits: Limits) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does what is to be done; `false` when the provider is still at it.
-async fn take_up(at: At<'_>, payment: Due) -> Result<bool, Error> {
+/// Does what is to be done; `false` when the provider is still at it, or says nothing.
+async fn take_up(at: At<'_>, limits: Limits, payment: Due) -> Result<bool, Error> {
     let Due {
         payment_id,
         order_id,
@@ -93,19 +93,22 @@ async fn take_up(at: At<'_>, payment: Due) -> Result<bool, Error> {
                 amount,
                 currency,
             };
-            let answer = match provider.find(at, &charge.key).await? {
-                Some(answer) => answer,
-                None => provider.cancel(at, &charge).await?,
+            let answer = match in_time(limits.find, provider.find(at, &charge.key)).await? {
+                Some(None) => in_time(limits.charge, provider.cancel(at, &charge)).await?,
+                Some(known) => known,
+                None => None,
             };
             match answer {
-                Answer::Final(verdict) => conclude(at, request_key, order_id, verdict).await,
-                Answer::Thinking => Ok(false),
+                Some(Answer::Final(verdict)) => conclude(at, request_key, order_id, verdict).await,
+                Some(Answer::Thinking) | None => Ok(false),
             }
         }
         "refunding" => {
-            provider.refund(at, &provider_key).await?;
-            refunded(at, payment_id).await?;
-            Ok(true)
+            let given = in_time(limits.charge, provider.refund(at, &provider_key)).await?;
+            if given.is_some() {
+                refunded(at, payment_id).await?;
+            }
+            Ok(given.is_some())
         }
         other => Err(Error::bug(format!(
             "payment {payment_id} is due and {other}"
