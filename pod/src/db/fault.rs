@@ -78,9 +78,13 @@ pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
         .map(MySqlDatabaseError::number)
 }
 
-/// Whether the connection is of no use any more: cut, or out of step.
-const fn lost(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_))
+/// Whether the connection is of no use any more: cut, or out of step. The driver says of a statement with too few or too
+/// many bound values that it is a fault of the protocol, too; that one is the program's own.
+fn lost(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Protocol(text) => !text.starts_with("prepared statement expected"),
+        error => matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_)),
+    }
 }
 
 impl Fault {
@@ -169,5 +173,22 @@ impl From<Fault> for Error {
             } => Self::NoPrimary { what, source },
             Fault::Statement { what, source } => Self::Statement { what, source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_statement_is_not_a_lost_connection() {
+        let of = |error| Fault::of("test", error, Lost::Within);
+        let wrong = "prepared statement expected 2 parameters but 1 parameters were provided";
+        assert!(matches!(
+            of(sqlx::Error::Protocol(wrong.into())),
+            Fault::Statement { .. }
+        ));
+        let cut = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        assert!(matches!(of(sqlx::Error::Io(cut)), Fault::Gone { .. }));
     }
 }

@@ -143,9 +143,8 @@ async fn read_whole(
         match item {
             Either::Left(done) => affected += done.rows_affected(),
             Either::Right(_) if rows.len() == ROWS_MAX => {
-                return Err(sqlx::Error::Protocol(format!(
-                    "a statement gave more than {ROWS_MAX} rows"
-                )));
+                let text = format!("a statement gave more than {ROWS_MAX} rows");
+                return Err(sqlx::Error::Decode(text.into()));
             }
             Either::Right(row) => rows.push(row),
         }

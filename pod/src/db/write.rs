@@ -25,10 +25,7 @@ pub(crate) type Run<T> =
     dyn for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Error>> + Send + Sync;
 
 /// Between reruns: the one that won needs some milliseconds to commit.
-const RERUN: Backoff = match Backoff::new(Duration::from_millis(5), Duration::from_millis(100)) {
-    Ok(backoff) => backoff,
-    Err(_) => panic!("the first wait is not longer than the longest"),
-};
+const RERUN: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
 
 /// How often a dead idle connection may be met: once each pool's idle ones are dropped, the next is fresh.
 const STALE_MAX: u32 = 3;
