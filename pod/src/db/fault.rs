@@ -81,10 +81,10 @@ pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
 /// Whether the connection is of no use any more: cut, or out of step. The driver says of a statement with too few or too
 /// many bound values that it is a fault of the protocol, too; that one is the program's own.
 fn lost(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Protocol(text) => !text.starts_with("prepared statement expected"),
-        error => matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_)),
+    if let sqlx::Error::Protocol(text) = error {
+        return !text.starts_with("prepared statement expected");
     }
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
 impl Fault {
