@@ -19,12 +19,11 @@ die() {
     exit 1
 }
 
-# as_root <command...>: runs it as it is, or through sudo. <why> is told to who must type a password.
+# as_root <command...>: runs it as it is, or through sudo.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
     elif command -v sudo >/dev/null; then
-        say "  (sudo: $*)"
         sudo "$@"
     else
         die "this needs root and there is no sudo here; run as root: $*"
