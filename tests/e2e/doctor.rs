@@ -77,7 +77,8 @@ async fn doctor_is_content_with_a_well_fleet_and_finds_each_planted_fault(
     fleet.let_up("mysql-1-2").await?;
     content("the replica is back").await?;
 
-"update schema_ledger set checksum = concat('x', substr(checksum, 2)) where version = 1").await?;
+    primary
+        .run("update schema_ledger set checksum = concat('x', substr(checksum, 2)) where version = 1").await?;
     finds("a changed migration", "checksum").await?;
     primary
         .run(&format!(
