@@ -26,6 +26,9 @@ use crate::{Call, Consistency, Entity, Error, First, Reader, Reply, Shop, Tx};
 /// How often a duplicate looks whether another process has ended the call.
 const DUPLICATE_POLL: Duration = Duration::from_millis(100);
 
+/// Before what was begun asks again for a connection that it was refused: some transactions end in that time.
+const OVERLOADED_PAUSE: Duration = Duration::from_millis(50);
+
 /// The state that handlers get; cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
@@ -199,7 +202,11 @@ impl App {
                 match app.run(&actor, once.clone()).await {
                     // What was begun is worth more than what has not: it waits once more, as long as the call is its
                     // own.
-                    Err(error) if error.kind() == Kind::Overloaded && started.elapsed() < hold => {}
+                    Err(error) if error.kind() == Kind::Overloaded && started.elapsed() < hold => {
+                        // A full queue refuses at once; asking without a pause would take the very processor that those
+                        // in it need.
+                        sleep(OVERLOADED_PAUSE).await;
+                    }
                     ended => break ended?,
                 }
             };
