@@ -78,6 +78,11 @@ impl Guard {
         sql: SqlStr,
         arguments: Option<MySqlArguments>,
     ) -> Result<(Vec<MySqlRow>, u64), Fault> {
+        // A deadlock has rolled all of it back, whatever the closure made of the error: a further statement would run
+        // outside of any transaction, commit by itself, and stand beside what the rerun writes.
+        if let Some(fault) = &self.poison {
+            return Err(fault.echo());
+        }
         let deadline = self.deadline;
         self.busy = true;
         let answer = timeout_at(deadline, read_whole(self.conn.raw(), sql, arguments)).await;
