@@ -96,7 +96,6 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let config = app.config();
-    sinks.push(Arc::new(LogSink));
     if config.redis.is_some() {
         sinks.push(Arc::new(RedisSink::new(
             app.clone(),
@@ -104,6 +103,8 @@ pub(crate) async fn run(
             config.background.stream_len,
         )));
     }
+    // Last: what another sink does not take comes again, and would be in the log each time.
+    sinks.push(Arc::new(LogSink));
     let lease = Arc::new(Lease::new(&app));
     let relay = Relay::new(app.clone(), sinks, lease.clone());
     let mut jobs = jobs;
