@@ -31,6 +31,7 @@ pub(crate) struct CatalogSettings {
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// What it may take beyond that; a frozen one is left for the next after it.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Control servers are few milliseconds away, if they are there.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Between two pieces of a whole table.
 const READ_MAX: Duration = Duration::from_secs(10);
@@ -41,8 +42,8 @@ const CHANGES_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Ten million shops at 200 bytes a line are 2 GB.
 const TABLE_BYTES_MAX: usize = 8 * 1024 * 1024 * 1024;
 
-const BACKOFF: Result<Backoff, shared::backoff::InvalidBackoff> =
-    Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+/// A supervisor starts a control server again within a second; one that stays away is asked a few times a minute.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -271,9 +272,7 @@ impl Follower {
         }
         self.whole |= failure.wants_whole_table();
         self.at = (self.at + 1) % self.urls.len().max(1);
-        let delay = BACKOFF.map_or(WAIT_MAX, |backoff| {
-            backoff.delay(self.failures, &mut rand::rng())
-        });
+        let delay = BACKOFF.delay(self.failures, &mut rand::rng());
         tokio::select! {
             () = sleep(delay) => {}
             // Somebody waits: try at once, but do not spin.

@@ -58,7 +58,7 @@ const RUNNING: u64 = u64::MAX;
 /// How long a client may take to send a whole request header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// From the connection's begin.
+    /// From the beginning of the connection.
     pub(crate) first: Duration,
     /// From the end of the request before, idle time included.
     pub(crate) next: Duration,
@@ -89,7 +89,7 @@ impl Connection {
     /// A request has ended; the next header is awaited from this moment.
     pub(crate) fn end_request(&self) {
         let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(RUNNING - 1);
-        // 0 is the connection's begin, which has another limit.
+        // 0 is the beginning of the connection, which has another limit.
         self.waiting.store(now.max(1), Ordering::Relaxed);
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) again: Again,
     /// The last reason of a pod that said "not here".
     pub(crate) fence: Option<&'static str>,
-    /// The edge's own answer, if it comes to that; and once it is given.
+    /// The edge's own answer: the one in store while a process is tried, then the one that was given.
     pub(crate) reply: Option<Reply>,
     /// The shop cookie is missing, or half of its age is over.
     pub(crate) set_cookie: bool,

@@ -11,6 +11,8 @@ use shared::keys::FleetKeys;
 use shared::wire::SHOP_COOKIE;
 
 const PURPOSE: &str = "podhost_shop";
+/// Another edge's clock may be this far ahead.
+const CLOCK_SKEW_S: u64 = 60;
 
 /// What a request's cookie says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +55,6 @@ fn open(keys: &FleetKeys, value: &str, now_s: u64, age: Duration) -> Option<Reme
     let fresh = set_s <= now_s.saturating_add(CLOCK_SKEW_S) && now_s < set_s + age.as_secs();
     (fresh && keys.opens(PURPOSE, &parts, seal)).then_some(Remembered { shop, set_s })
 }
-
-/// Another edge's clock may be this far ahead.
-const CLOCK_SKEW_S: u64 = 60;
 
 #[cfg(test)]
 mod tests {

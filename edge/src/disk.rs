@@ -14,8 +14,8 @@ use crate::routes::Routes;
 
 /// Changes come in bursts; a table of a million shops is 100 MB to write.
 const QUIET: Duration = Duration::from_secs(5);
-/// Writing takes at most this part of the time.
-const BUSY_PART: u32 = 10;
+/// A write is followed by a pause this many times as long, so that a tenth of the time at most goes into writing.
+const PAUSE_TIMES: u32 = 10;
 /// The file's time says when the catalog last confirmed it; it is set this often.
 const TOUCH: Duration = Duration::from_secs(60);
 
@@ -90,7 +90,7 @@ impl Keeper {
             }
             let began = tokio::time::Instant::now();
             self.save().await;
-            sleep(began.elapsed() * BUSY_PART).await;
+            sleep(began.elapsed() * PAUSE_TIMES).await;
         }
     }
 

@@ -3,7 +3,15 @@
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use shared::telemetry::{TRACEPARENT, TraceParent};
-use shared::wire::{self, is_reserved};
+use shared::wire::{self, folds_to, is_reserved};
+
+/// The client's chain of addresses.
+pub(crate) const FORWARDED_FOR: &str = "x-forwarded-for";
+/// `http` or `https`, as the client spoke.
+pub(crate) const FORWARDED_PROTO: &str = "x-forwarded-proto";
+/// The host that the client asked for.
+pub(crate) const FORWARDED_HOST: &str = "x-forwarded-host";
+const TRACESTATE: &str = "tracestate";
 
 /// Which part of a request a client controls, and a pod must not see.
 pub(crate) fn to_strip(headers: &HeaderMap, trusted: bool) -> Vec<HeaderName> {
@@ -24,37 +32,21 @@ fn must_strip(name: &str, trusted: bool) -> bool {
             if trusted && [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST].contains(&name) {
                 return false;
             }
-            folds_to_prefix(name, b"x-forwarded-") || folds_to_prefix(name, b"x-real-ip")
+            folds_to(name, "x-forwarded-") || folds_to(name, "x-real-ip")
         }
         Some(_) | None => false,
     }
 }
 
-/// Some servers and frameworks take `_` and `.` for `-`, so other spellings of a name go too.
-fn folds_to_prefix(name: &str, prefix: &[u8]) -> bool {
-    let fold = |b: u8| if b == b'_' || b == b'.' { b'-' } else { b };
-    name.len() >= prefix.len() && name.bytes().zip(prefix).all(|(b, p)| fold(b) == *p)
-}
-
-/// The client's chain of addresses.
-pub(crate) const FORWARDED_FOR: &str = "x-forwarded-for";
-/// `http` or `https`, as the client spoke.
-pub(crate) const FORWARDED_PROTO: &str = "x-forwarded-proto";
-/// The host that the client asked for.
-pub(crate) const FORWARDED_HOST: &str = "x-forwarded-host";
-const TRACESTATE: &str = "tracestate";
-
 /// The value of `x-forwarded-for`: the peer, behind what a trusted peer said.
 pub(crate) fn forwarded_for(headers: &HeaderMap, peer: &HeaderValue, trusted: bool) -> HeaderValue {
-    let said = headers
-        .get_all(FORWARDED_FOR)
-        .iter()
-        .map(HeaderValue::as_bytes);
     if !trusted || !headers.contains_key(FORWARDED_FOR) {
         return peer.clone();
     }
+    let said = headers.get_all(FORWARDED_FOR).iter();
     let chain = said
-        .chain([peer.as_bytes()])
+        .chain([peer])
+        .map(HeaderValue::as_bytes)
         .collect::<Vec<_>>()
         .join(&b", "[..]);
     HeaderValue::from_bytes(&chain).unwrap_or_else(|_| peer.clone())

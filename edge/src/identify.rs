@@ -8,6 +8,9 @@ use shared::{Handle, Host, Placement};
 
 use crate::cookie::Remembered;
 
+/// Where the platform domain's paths that name a shop begin.
+const PATH_PREFIX: &str = "/s/";
+
 /// The domains under which shops without a domain of their own answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Domains {
@@ -91,8 +94,6 @@ pub(crate) fn shop(
     }
     Some((table.lookup_shop(cookie()?.shop)?, Named::Cookie))
 }
-
-const PATH_PREFIX: &str = "/s/";
 
 fn subdomain<'a>(host: &'a str, base: &str) -> Option<&'a str> {
     host.strip_suffix(base)?.strip_suffix('.')

@@ -27,6 +27,10 @@ const BACKLOG: u32 = 4096;
 /// Out of file descriptors: time for some to be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Pingora's own limit for each read of a header. [`Connection::overdue`] ends a connection before; this is above all
+/// that its settings allow.
+const KEEP_ALIVE_S: u64 = 2 * 3600;
+
 /// Binds an address.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
@@ -153,7 +157,3 @@ impl Acceptor {
         }
     }
 }
-
-/// Pingora's own limit for each read of a header. [`Connection::overdue`] ends a connection before; this is above all
-/// that its settings allow.
-const KEEP_ALIVE_S: u64 = 2 * 3600;

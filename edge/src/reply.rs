@@ -32,15 +32,13 @@ impl Reply {
             detail: Some(detail),
         }
     }
-}
 
-impl Reply {
     /// The answer in place of Pingora's to a request that it could not read, which has status and nothing else.
     pub(crate) fn unread(pingoras: &[u8]) -> Self {
         if pingoras.get(..12) == Some(b"HTTP/1.1 405") {
             return Self::new(Kind::MethodNotAllowed, "The edge opens no tunnels.");
         }
-        let text = "It is not HTTP/1.1, or leaves open for whom it is or where it ends.";
+        let text = "The request is not HTTP/1.1, or leaves open for whom it is or where it ends.";
         Self::new(Kind::Invalid, text)
     }
 

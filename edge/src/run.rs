@@ -235,15 +235,14 @@ fn proxy(edge: Edge, threads: usize, idle_max: usize) -> Arc<HttpProxy<Edge>> {
 async fn drain(acceptor: &Acceptor, stop_max: Duration) {
     acceptor.proxy.http_cleanup().await;
     acceptor.connections.close();
-    let left = || acceptor.connections.len();
     if tokio::time::timeout(stop_max, acceptor.connections.wait())
         .await
         .is_err()
     {
+        let left = acceptor.connections.len();
         tracing::warn!(
-            connections = left(),
-            "{} connections were cut: their requests took longer than timeouts.stop",
-            left()
+            connections = left,
+            "{left} connections were cut: their requests took longer than timeouts.stop"
         );
     }
 }

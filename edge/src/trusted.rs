@@ -28,23 +28,16 @@ impl TrustedProxies {
 
     pub(crate) fn contains(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
-        self.0.iter().any(|(network, bits)| match (network, peer) {
-            (IpAddr::V4(network), IpAddr::V4(peer)) => {
-                let shift = 32 - u32::from(*bits);
-                // A shift by the whole width is no shift, but everything.
-                (network.to_bits() ^ peer.to_bits())
-                    .checked_shr(shift)
-                    .unwrap_or(0)
-                    == 0
-            }
-            (IpAddr::V6(network), IpAddr::V6(peer)) => {
-                let shift = 128 - u32::from(*bits);
-                (network.to_bits() ^ peer.to_bits())
-                    .checked_shr(shift)
-                    .unwrap_or(0)
-                    == 0
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        self.0.iter().any(|(network, bits)| {
+            // The bits in which the two differ, from the left.
+            let differ = match (network, peer) {
+                (IpAddr::V4(network), IpAddr::V4(peer)) => {
+                    u128::from(network.to_bits() ^ peer.to_bits()) << 96
+                }
+                (IpAddr::V6(network), IpAddr::V6(peer)) => network.to_bits() ^ peer.to_bits(),
+                (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
+            };
+            differ.leading_zeros() >= u32::from(*bits)
         })
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn parse_decimal(text: &str) -> Option<u64> {
 pub struct Handle(Box<str>);
 
 /// A DNS label has at most 63 octets (RFC 1035 section 2.3.4).
-pub const HANDLE_LEN_MAX: usize = 63;
+const HANDLE_LEN_MAX: usize = 63;
 
 const HANDLE_RULE: &str =
     "1 to 63 of a-z, 0-9 and '-', not first or last, with a letter, and not 'xn--'";
@@ -183,10 +183,12 @@ fn check_host(name: &str) -> bool {
         return false;
     }
     // A punycode label that decodes to nothing valid could be a second spelling of another name.
-    !name
-        .to_ascii_lowercase()
-        .split('.')
-        .any(|l| l.starts_with("xn--"))
+    let punycode = |label: &str| {
+        label
+            .get(..4)
+            .is_some_and(|l| l.eq_ignore_ascii_case("xn--"))
+    };
+    !name.split('.').any(punycode)
         || idna::domain_to_ascii_strict(name).is_ok_and(|a| a.eq_ignore_ascii_case(name))
 }
 

@@ -12,7 +12,7 @@ use sha2::Sha256;
 use crate::PodId;
 
 /// 256 bits, the output length of the hash (RFC 2104 section 3 advises at least that).
-pub const KEY_LEN: usize = 32;
+const KEY_LEN: usize = 32;
 
 /// A key id is short and goes into a header.
 const KEY_ID_LEN_MAX: usize = 16;

@@ -46,18 +46,46 @@ const fn is(name: &'static str, wanted: &'static [&'static str], why: &'static s
 
 /// For every server of a pod: any of them may become the primary.
 pub const EVERY: &[Setting] = &[
-    is("gtid_mode", &["ON"], "tokens, moves and failovers name transactions by GTID"),
-    is("enforce_gtid_consistency", &["ON"], "a statement without a GTID could not be followed"),
-    is("log_bin", &["ON", "1"], "replicas and moves read the binlog"),
-    is("binlog_format", &["ROW"], "a statement may do something else on a replica"),
-    is("binlog_row_image", &["FULL"], "a move needs the keys before and after each change"),
-    is("binlog_row_metadata", &["FULL"], "a move must know columns by name and sign"),
-    is("binlog_transaction_compression", &["OFF"], "a compressed transaction that cannot be read would be skipped"),
-    Setting {
-        name: "sync_binlog",
-        wanted: Wanted::Is(&["1"]),
-        why: "an acknowledged write would be lost with the power",
-    },
+    is(
+        "gtid_mode",
+        &["ON"],
+        "tokens, moves and failovers name transactions by GTID",
+    ),
+    is(
+        "enforce_gtid_consistency",
+        &["ON"],
+        "a statement without a GTID could not be followed",
+    ),
+    is(
+        "log_bin",
+        &["ON", "1"],
+        "replicas and moves read the binlog",
+    ),
+    is(
+        "binlog_format",
+        &["ROW"],
+        "a statement may do something else on a replica",
+    ),
+    is(
+        "binlog_row_image",
+        &["FULL"],
+        "a move needs the keys before and after each change",
+    ),
+    is(
+        "binlog_row_metadata",
+        &["FULL"],
+        "a move must know columns by name and sign",
+    ),
+    is(
+        "binlog_transaction_compression",
+        &["OFF"],
+        "a compressed transaction that cannot be read would be skipped",
+    ),
+    is(
+        "sync_binlog",
+        &["1"],
+        "an acknowledged write would be lost with the power",
+    ),
     is(
         "innodb_flush_log_at_trx_commit",
         &["1"],
@@ -73,7 +101,11 @@ pub const EVERY: &[Setting] = &[
         &["OFF", "0"],
         "ON throws received, acknowledged writes away when all servers die (200 of 200, tried)",
     ),
-    is("sync_relay_log", &["1"], "a received, acknowledged write would be lost with the power"),
+    is(
+        "sync_relay_log",
+        &["1"],
+        "a received, acknowledged write would be lost with the power",
+    ),
     is(
         "rpl_semi_sync_source_wait_point",
         &["AFTER_SYNC"],
@@ -99,8 +131,16 @@ pub const EVERY: &[Setting] = &[
 
 /// Besides, for a replica.
 pub const REPLICA: &[Setting] = &[
-    is("super_read_only", &["ON", "1"], "a stray write would make it differ from the primary for good"),
-    is("rpl_semi_sync_replica_enabled", &["ON", "1"], "the primary waits for its acknowledgement"),
+    is(
+        "super_read_only",
+        &["ON", "1"],
+        "a stray write would make it differ from the primary for good",
+    ),
+    is(
+        "rpl_semi_sync_replica_enabled",
+        &["ON", "1"],
+        "the primary waits for its acknowledgement",
+    ),
     is(
         "rpl_semi_sync_source_enabled",
         &["OFF", "0"],
@@ -122,7 +162,10 @@ impl fmt::Display for WrongSetting {
         let Setting { name, wanted, why } = self.setting;
         match &self.found {
             Some(found) => write!(f, "{name} is {found}, ")?,
-            None => write!(f, "{name} is not known to the server (is the plugin loaded?), ")?,
+            None => write!(
+                f,
+                "{name} is not known to the server (is the plugin loaded?), "
+            )?,
         }
         match wanted {
             Wanted::Is(words) => write!(f, "must be {}", words[0])?,
@@ -212,7 +255,10 @@ mod tests {
                 let wrong = wrong_settings(Role::Replica, &variables);
                 assert_eq!(wrong.len(), 1, "{}", setting.name);
                 let text = wrong[0].to_string();
-                assert!(text.contains(setting.name) && text.contains(setting.why), "{text}");
+                assert!(
+                    text.contains(setting.name) && text.contains(setting.why),
+                    "{text}"
+                );
             }
         }
     }
@@ -222,7 +268,13 @@ mod tests {
         for good in ["8.0.26", "8.4.0-log", "9.7.4-2"] {
             assert_eq!(wrong_version(good, "(Debian)"), None, "{good}");
         }
-        for (bad, comment) in [("8.0.25", ""), ("5.7.44", ""), ("", ""), ("11.4.2-MariaDB", ""), ("10.11.6", "mariadb.org")] {
+        for (bad, comment) in [
+            ("8.0.25", ""),
+            ("5.7.44", ""),
+            ("", ""),
+            ("11.4.2-MariaDB", ""),
+            ("10.11.6", "mariadb.org"),
+        ] {
             assert!(wrong_version(bad, comment).is_some(), "{bad}");
         }
     }

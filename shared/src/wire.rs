@@ -23,10 +23,8 @@ pub const REQUEST: &str = "podhost-request";
 pub const SIGNATURE: &str = "podhost-signature";
 /// On a 421 of a pod: why the request was not begun. The edge takes it from the answer.
 pub const FENCE: &str = "podhost-fence";
-/// The session token, the only `podhost-` header a client may send; also as the cookie [`TOKEN_COOKIE`].
+/// The session token, the only `podhost-` header a client may send.
 pub const TOKEN: &str = "podhost-token";
-/// The session token as a cookie.
-pub const TOKEN_COOKIE: &str = "podhost_token";
 /// The shop of the platform domain as a cookie.
 pub const SHOP_COOKIE: &str = "podhost_shop";
 /// What the client sees of [`REQUEST`].
@@ -40,10 +38,14 @@ pub const SIGNATURE_AGE_MAX: Duration = Duration::from_secs(30);
 /// How far the edge's clock may be ahead of the pod's.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
 
-/// Whether a client's header name is, or folds to, one that only the edge may set. Some servers and frameworks take
-/// `_` and `.` for `-` (traefik CVE-2026-88011), so those spellings go too.
+/// Whether a client's header name is, or folds to, one that only the edge may set.
 pub fn is_reserved(name: &str) -> bool {
-    const PREFIX: &[u8] = b"podhost-";
+    folds_to(name, "podhost-") && name != TOKEN
+}
+
+/// Whether a header name begins with a prefix in any spelling: some servers and frameworks take `_` and `.` for `-`
+/// (traefik CVE-2026-88011).
+pub fn folds_to(name: &str, prefix: &str) -> bool {
     let fold = |b: u8| {
         if b == b'_' || b == b'.' {
             b'-'
@@ -51,9 +53,7 @@ pub fn is_reserved(name: &str) -> bool {
             b.to_ascii_lowercase()
         }
     };
-    name.len() >= PREFIX.len()
-        && name.bytes().zip(PREFIX).all(|(b, p)| fold(b) == *p)
-        && name != TOKEN
+    name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(|(b, p)| fold(b) == p)
 }
 
 /// What the edge says of a request.
@@ -106,11 +106,11 @@ impl Route {
         method: &str,
         path: &str,
     ) -> [(&'static str, String); 5] {
-        let (shop, pod, epoch, request) = self.texts();
+        let texts = self.texts();
         let t = unix_ms.to_string();
-        let parts = [&shop, &pod, &epoch, &request, &t].map(String::as_bytes);
-        let (k, v1) = keys.sign(&signed(&parts, method, path));
+        let (k, v1) = keys.sign(&signed(&texts, &t, method, path));
         let signature = format!("t={t},k={k},v1={v1}");
+        let [shop, pod, epoch, request] = texts;
         [
             (SHOP, shop),
             (POD, pod),
@@ -143,10 +143,7 @@ impl Route {
         };
         let bad = Refused::Header(SIGNATURE);
         let (t, k, v1) = split_signature(only(headers, SIGNATURE)?).ok_or(bad)?;
-        let (shop, pod, epoch, request) = route.texts();
-        let parts = [&shop, &pod, &epoch, &request].map(String::as_bytes);
-        let parts = [parts[0], parts[1], parts[2], parts[3], t.as_bytes()];
-        if !keys.verify(k, &signed(&parts, method, path), v1) {
+        if !keys.verify(k, &signed(&route.texts(), t, method, path), v1) {
             return Err(Refused::Signature);
         }
         let t = parse_decimal(t).ok_or(bad)?;
@@ -161,27 +158,20 @@ impl Route {
         Ok(route)
     }
 
-    fn texts(&self) -> (String, String, String, String) {
-        (
+    fn texts(&self) -> [String; 4] {
+        [
             self.shop.to_string(),
             self.pod.to_string(),
             self.epoch.get().to_string(),
             self.request.to_string(),
-        )
+        ]
     }
 }
 
-fn signed<'a>(parts: &[&'a [u8]; 5], method: &'a str, path: &'a str) -> [&'a [u8]; 7] {
-    let [shop, pod, epoch, request, t] = *parts;
-    [
-        shop,
-        pod,
-        epoch,
-        request,
-        t,
-        method.as_bytes(),
-        path.as_bytes(),
-    ]
+/// What a signature is over, in its order.
+fn signed<'a>(texts: &'a [String; 4], t: &'a str, method: &'a str, path: &'a str) -> [&'a [u8]; 7] {
+    let [shop, pod, epoch, request] = texts;
+    [shop, pod, epoch, request, t, method, path].map(str::as_bytes)
 }
 
 /// The one value of a header; a second one is as bad as none.

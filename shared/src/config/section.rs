@@ -9,9 +9,9 @@ use std::str::FromStr;
 
 use toml::Table;
 
+use super::Fault;
 use super::secret::{Secret, SecretRef};
 use super::value::{Value, show};
-use super::{Fault, Faults};
 
 /// What all sections of a file share.
 #[derive(Debug)]
@@ -69,13 +69,6 @@ impl<'a> Section<'a> {
     /// Notes that a key breaks a rule that the reader knows.
     pub fn fault(&self, key: &str, text: impl Into<String>) {
         self.note(self.name(key), text.into());
-    }
-
-    /// Takes over the faults of another file that this one names.
-    pub fn faults_of(&self, key: &str, faults: &Faults) {
-        for line in faults.to_string().lines() {
-            self.fault(key, line);
-        }
     }
 
     fn note(&self, key: String, text: String) {
@@ -230,7 +223,8 @@ impl<'a> Section<'a> {
         Some(self.context.folder.join(path))
     }
 
-    /// A secret that must be there: `<key> = "file:PATH"`, `"env:NAME"` or `"command:PROGRAM ..."`, or `<key>_file = "PATH"`. It is read at once.
+    /// A secret that must be there: `<key> = "file:PATH"`, `"env:NAME"` or `"command:PROGRAM ..."`, or
+    /// `<key>_file = "PATH"`. It is read at once.
     pub fn secret(&mut self, key: &str) -> Option<Secret> {
         let file_key = format!("{key}_file");
         if !self.has(key) && !self.has(&file_key) {

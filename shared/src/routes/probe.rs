@@ -11,6 +11,7 @@ const EMPTY: u64 = u64::MAX;
 const FULL: (usize, usize) = (3, 4);
 /// Grows by half, so that it is half full at least.
 const GROWTH: (usize, usize) = (3, 2);
+/// The cells of the first growth: one cache line.
 const FIRST: usize = 8;
 
 /// The largest value; one is kept for [`EMPTY`].
