@@ -32,7 +32,9 @@ pub async fn run(
     let _lock = match FleetLock::take(&home.apply_lock_file()).await {
         Ok(lock) => lock,
         Err(Locked::By(pid)) => {
-            anyhow::bail!("process {pid} is applying fleet.toml just now: try again when it has ended")
+            anyhow::bail!(
+                "process {pid} is applying fleet.toml just now: try again when it has ended"
+            )
         }
         Err(Locked::Write(fault)) => return Err(fault.into()),
     };
@@ -102,7 +104,9 @@ fn stages(steps: &[Step]) -> Vec<Vec<Vec<&Step>>> {
     let mut stages: Vec<Vec<(Option<PodId>, Vec<&Step>)>> = Vec::new();
     for step in steps {
         let pod = step.pod();
-        let open = stages.last_mut().filter(|stage| stage.iter().all(|(it, _)| it.is_some() == pod.is_some()));
+        let open = stages
+            .last_mut()
+            .filter(|stage| stage.iter().all(|(it, _)| it.is_some() == pod.is_some()));
         match open {
             Some(stage) => match stage.iter_mut().find(|(it, _)| *it == pod) {
                 Some((_, lane)) => lane.push(step),
@@ -111,12 +115,17 @@ fn stages(steps: &[Step]) -> Vec<Vec<Vec<&Step>>> {
             None => stages.push(vec![(pod, vec![step])]),
         }
     }
-    stages.into_iter().map(|stage| stage.into_iter().map(|(_, lane)| lane).collect()).collect()
+    stages
+        .into_iter()
+        .map(|stage| stage.into_iter().map(|(_, lane)| lane).collect())
+        .collect()
 }
 
 #[cfg(debug_assertions)]
 fn stop_here(finished: usize) -> anyhow::Result<()> {
-    let Some(stop) = std::env::var_os(STOP_AFTER) else { return Ok(()) };
+    let Some(stop) = std::env::var_os(STOP_AFTER) else {
+        return Ok(());
+    };
     let stop = stop.to_str().and_then(|stop| stop.parse::<usize>().ok());
     let stop = stop.with_context(|| format!("{STOP_AFTER} is a number of steps"))?;
     ensure!(stop > 0, "{STOP_AFTER} counts from 1");
@@ -147,9 +156,14 @@ mod tests {
             Step::Edges,
         ];
         let texts = |lane: Vec<&Step>| lane.into_iter().cloned().collect::<Vec<_>>();
-        let stages: Vec<Vec<Vec<Step>>> =
-            stages(&steps).into_iter().map(|stage| stage.into_iter().map(texts).collect()).collect();
+        let stages: Vec<Vec<Vec<Step>>> = stages(&steps)
+            .into_iter()
+            .map(|stage| stage.into_iter().map(texts).collect())
+            .collect();
         let [a, b, c, d, e, f] = steps;
-        assert_eq!(stages, [vec![vec![a, b]], vec![vec![c, d], vec![e]], vec![vec![f]]]);
+        assert_eq!(
+            stages,
+            [vec![vec![a, b]], vec![vec![c, d], vec![e]], vec![vec![f]]]
+        );
     }
 }

@@ -20,19 +20,32 @@ pub async fn run(home: &HomeDir) -> anyhow::Result<()> {
     let path = home.lock_file();
     let Some(holder) = FleetLock::holder(&path) else {
         // Held while it is done: nobody may start meanwhile.
-        let _lock = FleetLock::take(&path).await.context("the fleet is being started just now")?;
+        let _lock = FleetLock::take(&path)
+            .await
+            .context("the fleet is being started just now")?;
         let left = end_leftovers(home).await?;
         note(&match left.len() {
             0 => "the fleet does not run".to_owned(),
-            _ => format!("ended what a killed `podctl up` had left: {}", left.join(", ")),
+            _ => format!(
+                "ended what a killed `podctl up` had left: {}",
+                left.join(", ")
+            ),
         });
         return Ok(());
     };
-    let pid = i32::try_from(holder).ok().and_then(Pid::from_raw).context("the lock names no process")?;
-    let process = pidfd_open(pid, PidfdFlags::empty()).with_context(|| format!("reach process {holder}"))?;
+    let pid = i32::try_from(holder)
+        .ok()
+        .and_then(Pid::from_raw)
+        .context("the lock names no process")?;
+    let process =
+        pidfd_open(pid, PidfdFlags::empty()).with_context(|| format!("reach process {holder}"))?;
     // Held by the process just opened, and by no later one with its id.
-    ensure!(FleetLock::holder(&path) == Some(holder), "another process has just taken over the fleet: try again");
-    pidfd_send_signal(&process, Signal::TERM).with_context(|| format!("tell process {holder} to end"))?;
+    ensure!(
+        FleetLock::holder(&path) == Some(holder),
+        "another process has just taken over the fleet: try again"
+    );
+    pidfd_send_signal(&process, Signal::TERM)
+        .with_context(|| format!("tell process {holder} to end"))?;
     let began = Instant::now();
     while FleetLock::holder(&path) == Some(holder) {
         if began.elapsed() > WITHIN {

@@ -116,18 +116,32 @@ impl FleetFile {
             pods.sort_by_key(|pod| pod.id);
             pods
         });
-        Some(Self { base_domain: base_domain?, platform_domain: platform_domain?, edge, pods: pods? })
+        Some(Self {
+            base_domain: base_domain?,
+            platform_domain: platform_domain?,
+            edge,
+            pods: pods?,
+        })
     }
 }
 
 impl EdgeWish {
     fn read(s: &mut Section<'_>) -> Self {
-        let listen = s.or("listen", SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), EDGE_PORT));
+        let listen = s.or(
+            "listen",
+            SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), EDGE_PORT),
+        );
         let count = s.within("count", 1, EDGES);
         if listen.port() == 0 {
-            s.fault("listen", "port 0 is no port; `podctl up --edge-port 0` picks a free one and writes it here");
+            s.fault(
+                "listen",
+                "port 0 is no port; `podctl up --edge-port 0` picks a free one and writes it here",
+            );
         } else if listen.port().checked_add(count.saturating_sub(1)).is_none() {
-            s.fault("listen", format!("there are not {count} ports from {} on", listen.port()));
+            s.fault(
+                "listen",
+                format!("there are not {count} ports from {} on", listen.port()),
+            );
         }
         Self { listen, count }
     }
@@ -146,7 +160,16 @@ impl PodWish {
         let max_shops = s.within("max_shops", MAX_SHOPS, 1..=10_000_000);
         let replicas = s.within("replicas", *REPLICAS.start(), REPLICAS);
         let processes = s.within("processes", 2, PROCESSES);
-        Some(Self { id: id?, name: name?, region, pool, class, max_shops, replicas, processes })
+        Some(Self {
+            id: id?,
+            name: name?,
+            region,
+            pool,
+            class,
+            max_shops,
+            replicas,
+            processes,
+        })
     }
 }
 
@@ -158,17 +181,25 @@ pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= NAME_LEN_MAX
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && !name.ends_with('-')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 fn check_unique(s: &Section<'_>, pods: &[PodWish]) {
     let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
     for (index, pod) in pods.iter().enumerate() {
         if !ids.insert(pod.id) {
-            s.fault(&format!("pod[{index}].id"), format!("{} is another pod's id already", pod.id));
+            s.fault(
+                &format!("pod[{index}].id"),
+                format!("{} is another pod's id already", pod.id),
+            );
         }
         if !names.insert(&pod.name) {
-            s.fault(&format!("pod[{index}].name"), format!("{:?} is another pod's name already", pod.name));
+            s.fault(
+                &format!("pod[{index}].name"),
+                format!("{:?} is another pod's name already", pod.name),
+            );
         }
     }
 }
@@ -187,8 +218,18 @@ mod tests {
         let home = HomeDir::at(folder.path()).create().unwrap();
         edit::write_first(&home, 8080).unwrap();
         let fleet = FleetFile::load(&home).unwrap();
-        assert_eq!(fleet.edge, EdgeWish { listen: "127.0.0.1:8080".parse().unwrap(), count: 1 });
-        let pods: Vec<_> = fleet.pods.iter().map(|p| (p.id.get(), p.name.as_str(), p.replicas, p.processes)).collect();
+        assert_eq!(
+            fleet.edge,
+            EdgeWish {
+                listen: "127.0.0.1:8080".parse().unwrap(),
+                count: 1
+            }
+        );
+        let pods: Vec<_> = fleet
+            .pods
+            .iter()
+            .map(|p| (p.id.get(), p.name.as_str(), p.replicas, p.processes))
+            .collect();
         assert_eq!(pods, [(1, "north", 2, 2), (2, "south", 2, 2)]);
         assert_eq!(fleet.pods[0].region, "local");
         assert_eq!(fleet.pods[0].servers().collect::<Vec<_>>(), [1, 2, 3]);
@@ -215,6 +256,10 @@ mod tests {
             "base_domain='localhost'\nplatform_domain='localhost'\n[[pod]]\nid=1\nname='b'\n[[pod]]\nid=1\nname='b'",
         );
         let twice = twice.unwrap_err().to_string();
-        assert!(twice.contains("pod[1].id: 1 is another") && twice.contains("pod[1].name: \"b\" is another"), "{twice}");
+        assert!(
+            twice.contains("pod[1].id: 1 is another")
+                && twice.contains("pod[1].name: \"b\" is another"),
+            "{twice}"
+        );
     }
 }

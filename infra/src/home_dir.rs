@@ -222,7 +222,10 @@ mod tests {
         assert_eq!(HomeDir::find(None, &below).unwrap(), HomeDir::at(&home));
         // A named one is taken or refused, never searched for.
         assert!(HomeDir::find(Some(&below), &below).is_err());
-        assert_eq!(HomeDir::find(Some(&home), root.path()).unwrap(), HomeDir::at(&home));
+        assert_eq!(
+            HomeDir::find(Some(&home), root.path()).unwrap(),
+            HomeDir::at(&home)
+        );
         // Only `up` makes a new one.
         assert_eq!(
             HomeDir::find_or_new(Some(Path::new("x")), root.path()),

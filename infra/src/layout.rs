@@ -76,7 +76,12 @@ pub(crate) struct Seat {
 
 impl Seat {
     fn new(name: String, kind: Kind, pod: Option<PodId>, number: u16) -> Self {
-        Self { name, kind, pod, number }
+        Self {
+            name,
+            kind,
+            pod,
+            number,
+        }
     }
 
     /// Whether it has a second port for health and metrics.
@@ -102,7 +107,10 @@ pub(crate) fn seats(fleet: &FleetFile) -> Vec<Seat> {
     let mut seats = vec![Seat::new(CONTROL.into(), Kind::Control, None, 1)];
     for pod in &fleet.pods {
         let id = Some(pod.id);
-        seats.extend(pod.servers().map(|k| Seat::new(mysql_name(pod.id, k), Kind::Mysql, id, k)));
+        seats.extend(
+            pod.servers()
+                .map(|k| Seat::new(mysql_name(pod.id, k), Kind::Mysql, id, k)),
+        );
         seats.push(Seat::new(redis_name(pod.id), Kind::Redis, id, 1));
         let processes = 1..=pod.processes;
         seats.extend(processes.map(|n| Seat::new(process_name(pod.id, n), Kind::Pod, id, n)));
@@ -128,28 +136,45 @@ impl Layout {
         programs: &Programs,
         ports: &BTreeMap<String, UnitPorts>,
     ) -> anyhow::Result<Self> {
-        let maker = Maker { home, fleet, programs, ports };
+        let maker = Maker {
+            home,
+            fleet,
+            programs,
+            ports,
+        };
         let units = seats(fleet).into_iter().map(|seat| {
             let name = seat.name.clone();
-            let wanted = maker.wanted(seat).with_context(|| format!("lay out unit {name}"))?;
+            let wanted = maker
+                .wanted(seat)
+                .with_context(|| format!("lay out unit {name}"))?;
             Ok((name, wanted))
         });
-        Ok(Self { units: units.collect::<anyhow::Result<_>>()? })
+        Ok(Self {
+            units: units.collect::<anyhow::Result<_>>()?,
+        })
     }
 
     /// A unit.
     pub(crate) fn unit(&self, name: &str) -> anyhow::Result<&Wanted> {
-        self.units.get(name).with_context(|| format!("there is no unit {name} in fleet.toml"))
+        self.units
+            .get(name)
+            .with_context(|| format!("there is no unit {name} in fleet.toml"))
     }
 
     /// A pod's units of one kind, by name.
     pub(crate) fn of_pod(&self, pod: PodId, kind: Kind) -> Vec<&Wanted> {
-        self.units.values().filter(|it| it.unit.pod == Some(pod) && it.unit.kind == kind).collect()
+        self.units
+            .values()
+            .filter(|it| it.unit.pod == Some(pod) && it.unit.kind == kind)
+            .collect()
     }
 
     /// The edges.
     pub(crate) fn edges(&self) -> Vec<&Wanted> {
-        self.units.values().filter(|it| it.unit.kind == Kind::Edge).collect()
+        self.units
+            .values()
+            .filter(|it| it.unit.kind == Kind::Edge)
+            .collect()
     }
 }
 
@@ -178,7 +203,10 @@ impl Maker<'_> {
     }
 
     fn ports_of(&self, unit: &str) -> anyhow::Result<UnitPorts> {
-        self.ports.get(unit).copied().with_context(|| format!("unit {unit} has no ports"))
+        self.ports
+            .get(unit)
+            .copied()
+            .with_context(|| format!("unit {unit} has no ports"))
     }
 
     /// Where a unit's service listens.
@@ -196,11 +224,23 @@ impl Maker<'_> {
     }
 
     fn command(&self, seat: &Seat, config: &Path) -> Vec<String> {
-        let Programs { podctl, edge, pod, redis, mysqld, root: _ } = self.programs;
+        let Programs {
+            podctl,
+            edge,
+            pod,
+            redis,
+            mysqld,
+            root: _,
+        } = self.programs;
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let with_config = |program: &Path| vec![path(program), "--config".into(), path(config)];
         match seat.kind {
-            Kind::Control => vec![path(podctl), "serve".into(), "--config".into(), path(config)],
+            Kind::Control => vec![
+                path(podctl),
+                "serve".into(),
+                "--config".into(),
+                path(config),
+            ],
             Kind::Edge => with_config(edge),
             Kind::Pod => with_config(pod),
             Kind::Redis => vec![path(redis), path(config)],
@@ -216,7 +256,10 @@ impl Maker<'_> {
     fn facts(&self, seat: &Seat, ports: UnitPorts) -> Facts {
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         match seat.kind {
-            Kind::Control => Facts { http: Some(url(ports.main)), ..Facts::default() },
+            Kind::Control => Facts {
+                http: Some(url(ports.main)),
+                ..Facts::default()
+            },
             Kind::Pod => Facts {
                 http: Some(url(ports.main)),
                 admin: ports.admin.map(url),
@@ -228,7 +271,10 @@ impl Maker<'_> {
                 port: Some(ports.main),
                 ..Facts::default()
             },
-            Kind::Redis => Facts { port: Some(ports.main), ..Facts::default() },
+            Kind::Redis => Facts {
+                port: Some(ports.main),
+                ..Facts::default()
+            },
             Kind::Mysql => Facts {
                 port: Some(ports.main),
                 socket: seat.pod.map(|pod| self.home.mysql_socket(pod, seat.number)),
@@ -244,11 +290,19 @@ impl Maker<'_> {
 
     fn tokens(&self) -> String {
         let mut tokens = vec![
-            ("operator", "operator".to_owned(), self.secret(secrets::OPERATOR_TOKEN)),
+            (
+                "operator",
+                "operator".to_owned(),
+                self.secret(secrets::OPERATOR_TOKEN),
+            ),
             ("edge", "edge".to_owned(), self.secret(secrets::EDGE_TOKEN)),
         ];
         for pod in &self.fleet.pods {
-            tokens.push(("pod", format!("pod-{}", pod.id), self.secret(&secrets::pod_token(pod.id))));
+            tokens.push((
+                "pod",
+                format!("pod-{}", pod.id),
+                self.secret(&secrets::pod_token(pod.id)),
+            ));
         }
         files::tokens(&tokens)
     }
@@ -266,7 +320,11 @@ fn revision(command: &[String], restart_on: &str) -> String {
         hash.update([0]);
     }
     hash.update(restart_on);
-    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]

@@ -104,31 +104,54 @@ pub(crate) async fn observe(
     let layout = Layout::make(home, &fleet, &programs, &ports)?;
     let supervised = phase == Phase::Any && FleetLock::holder(&home.lock_file()).is_some();
     let states = join_all(layout.units.iter().map(|(name, wanted)| async move {
-        let file = std::fs::read(&wanted.file.path).is_ok_and(|text| text == wanted.file.text.as_bytes());
-        let running = supervised && runs(home, &wanted.unit) && serves(home, &wanted.unit).await.is_ok();
+        let file =
+            std::fs::read(&wanted.file.path).is_ok_and(|text| text == wanted.file.text.as_bytes());
+        let running =
+            supervised && runs(home, &wanted.unit) && serves(home, &wanted.unit).await.is_ok();
         (name.clone(), UnitSeen { file, running })
     }));
     let states = states.await.into_iter().collect();
-    let control = if supervised { control_seen(home).await } else { None };
+    let control = if supervised {
+        control_seen(home).await
+    } else {
+        None
+    };
     let mut pods = BTreeMap::new();
     for pod in &fleet.pods {
-        pods.insert(pod.id, pod_seen(home, &layout, pod, control.as_ref(), supervised).await);
+        pods.insert(
+            pod.id,
+            pod_seen(home, &layout, pod, control.as_ref(), supervised).await,
+        );
     }
     let observed = Observed {
         secrets: are_there(home, &secrets::of_fleet()),
         units: states,
         pods,
         control: control.map(|(_, seen)| seen),
-        surplus: units.into_iter().filter(|unit| !layout.units.contains_key(&unit.name)).collect(),
+        surplus: units
+            .into_iter()
+            .filter(|unit| !layout.units.contains_key(&unit.name))
+            .collect(),
     };
-    Ok((World { home: home.clone(), fleet, layout, mysqld }, observed))
+    Ok((
+        World {
+            home: home.clone(),
+            fleet,
+            layout,
+            mysqld,
+        },
+        observed,
+    ))
 }
 
 /// The programs beside this one, and Redis from the PATH.
 fn programs(mysqld: Mysqld) -> anyhow::Result<Programs> {
     let podctl = std::env::current_exe().context("find this program's own file")?;
     // Linux says so when the file was replaced while it runs.
-    let podctl = podctl.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
+    let podctl = podctl
+        .to_string_lossy()
+        .trim_end_matches(" (deleted)")
+        .to_owned();
     let podctl = PathBuf::from(podctl);
     let beside = |name: &str| {
         let path = podctl.with_file_name(name);
@@ -148,7 +171,8 @@ fn programs(mysqld: Mysqld) -> anyhow::Result<Programs> {
     Ok(Programs {
         edge: beside("edge")?,
         pod: beside("pod")?,
-        redis: redis.context("there is no redis-server on the PATH: `infra/setup/system` installs it")?,
+        redis: redis
+            .context("there is no redis-server on the PATH: `infra/setup/system` installs it")?,
         podctl,
         mysqld,
         root: rustix::process::geteuid().is_root(),
@@ -170,13 +194,19 @@ fn ports(
     seats(fleet)
         .into_iter()
         .map(|seat| {
-            let had = units.iter().find(|unit| unit.name == seat.name).and_then(had_ports);
+            let had = units
+                .iter()
+                .find(|unit| unit.name == seat.name)
+                .and_then(had_ports);
             let admin_name = format!("{} admin", seat.name);
             let ports = match (seat.kind, had) {
                 // The wish says where edges listen.
                 (Kind::Edge, had) => UnitPorts {
                     main: fleet.edge.listen.port() + (seat.number - 1),
-                    admin: Some(had.and_then(|had| had.admin).map_or_else(|| choose(&admin_name), Ok)?),
+                    admin: Some(
+                        had.and_then(|had| had.admin)
+                            .map_or_else(|| choose(&admin_name), Ok)?,
+                    ),
                 },
                 (Kind::Control | Kind::Redis | Kind::Mysql | Kind::Pod, Some(had)) => had,
                 (Kind::Control | Kind::Redis | Kind::Mysql | Kind::Pod, None) => UnitPorts {
@@ -191,8 +221,14 @@ fn ports(
 
 fn had_ports(unit: &Unit) -> Option<UnitPorts> {
     let port = |url: &String| url.rsplit(':').next()?.trim_end_matches('/').parse().ok();
-    let main = unit.facts.port.or_else(|| unit.facts.http.as_ref().and_then(port))?;
-    Some(UnitPorts { main, admin: unit.facts.admin.as_ref().and_then(port) })
+    let main = unit
+        .facts
+        .port
+        .or_else(|| unit.facts.http.as_ref().and_then(port))?;
+    Some(UnitPorts {
+        main,
+        admin: unit.facts.admin.as_ref().and_then(port),
+    })
 }
 
 fn are_there(home: &HomeDir, secrets: &[String]) -> bool {
@@ -201,7 +237,10 @@ fn are_there(home: &HomeDir, secrets: &[String]) -> bool {
 
 /// Whether a unit is wished for just so, and its process was started for that wish.
 pub(crate) fn runs(home: &HomeDir, unit: &Unit) -> bool {
-    let wished = Unit::load(home, &unit.name).ok().flatten().is_some_and(|wish| wish == *unit);
+    let wished = Unit::load(home, &unit.name)
+        .ok()
+        .flatten()
+        .is_some_and(|wish| wish == *unit);
     wished
         && RunState::load(home, &unit.name)
             .is_some_and(|run| run.state == State::Running && run.revision == unit.revision)
@@ -215,8 +254,14 @@ pub(crate) fn control(home: &HomeDir) -> anyhow::Result<Option<Control>> {
 /// The control server of a home, with some token of the fleet's.
 pub(crate) fn control_as(home: &HomeDir, token: &str) -> anyhow::Result<Option<Control>> {
     let url = Unit::load(home, CONTROL)?.and_then(|unit| unit.facts.http);
-    let Some(url) = url.filter(|_| home.secret_file(token).is_file()) else { return Ok(None) };
-    Ok(Some(Control::new(&[url], secrets::token(home, token)?, CONTROL_WITHIN)?))
+    let Some(url) = url.filter(|_| home.secret_file(token).is_file()) else {
+        return Ok(None);
+    };
+    Ok(Some(Control::new(
+        &[url],
+        secrets::token(home, token)?,
+        CONTROL_WITHIN,
+    )?))
 }
 
 async fn control_seen(home: &HomeDir) -> Option<(Control, ControlSeen)> {
@@ -247,7 +292,11 @@ async fn pod_seen(
     let mut identities = Vec::new();
     for wanted in servers {
         let looked = look(home, &wanted.unit).await;
-        let ServerSeen { identity, open, migrated } = looked.unwrap_or_default();
+        let ServerSeen {
+            identity,
+            open,
+            migrated,
+        } = looked.unwrap_or_default();
         identities.push(identity == Some(wish.id.get()));
         seen.primary_open |= open;
         seen.migrated |= open && migrated;
@@ -273,7 +322,11 @@ async fn look(home: &HomeDir, unit: &Unit) -> anyhow::Result<ServerSeen> {
     let mut conn = server.connect(home).await?;
     let identity = conn.identity().await?;
     let migrated = identity.is_some() && conn.is_migrated().await?;
-    let seen = ServerSeen { identity, open: conn.is_open().await?, migrated };
+    let seen = ServerSeen {
+        identity,
+        open: conn.is_open().await?,
+        migrated,
+    };
     conn.close().await;
     Ok(seen)
 }
@@ -285,7 +338,9 @@ pub(crate) fn has_data(folder: &Path) -> bool {
 
 /// Whether the control server takes a pod's token. It answers for a pod that it does not know too.
 pub(crate) async fn token_is_known(home: &HomeDir, pod: PodId) -> bool {
-    let Ok(Some(control)) = control_as(home, &secrets::pod_token(pod)) else { return false };
+    let Ok(Some(control)) = control_as(home, &secrets::pod_token(pod)) else {
+        return false;
+    };
     match control.topology(&pod.to_string()).await {
         Ok(_) => true,
         Err(fault) => fault.is_not_found(),

@@ -70,15 +70,20 @@ pub(crate) fn plan(layout: &Layout, pods: &[PodWish], observed: &Observed) -> Pl
         of_pod(layout, pod, &pod_seen(pod), observed, &mut steps);
     }
     let edges = layout.edges();
-    let edge = |seen: fn(&UnitSeen) -> bool| edges.iter().all(|it| seen(&observed.unit(&it.unit.name)));
+    let edge =
+        |seen: fn(&UnitSeen) -> bool| edges.iter().all(|it| seen(&observed.unit(&it.unit.name)));
     steps.extend((!edge(|seen| seen.file)).then_some(Step::EdgeFiles));
     steps.extend((!edge(|seen| seen.running)).then_some(Step::Edges));
     let mut notes = Vec::new();
     for unit in &observed.surplus {
         // A pod that is not in the file may own shops: nobody stops it because a line is missing.
-        let pod_is_wished = unit.pod.is_none_or(|id| pods.iter().any(|pod| pod.id == id));
+        let pod_is_wished = unit
+            .pod
+            .is_none_or(|id| pods.iter().any(|pod| pod.id == id));
         if pod_is_wished && matches!(unit.kind, Kind::Edge | Kind::Pod) {
-            steps.push(Step::Remove { unit: unit.name.clone() });
+            steps.push(Step::Remove {
+                unit: unit.name.clone(),
+            });
         } else {
             notes.push(format!(
                 "unit {} is not in fleet.toml and is left alone: move its shops away, drain its pod, then `podctl process stop {0}`",
@@ -98,12 +103,26 @@ fn of_pod(
 ) {
     let pod = wish.id;
     let all = |kind: Kind, seen: fn(&UnitSeen) -> bool| {
-        layout.of_pod(pod, kind).iter().all(|it| seen(&observed.unit(&it.unit.name)))
+        layout
+            .of_pod(pod, kind)
+            .iter()
+            .all(|it| seen(&observed.unit(&it.unit.name)))
     };
     let stores = |seen: fn(&UnitSeen) -> bool| all(Kind::Mysql, seen) && all(Kind::Redis, seen);
-    let PodSeen { secrets: _, data, provisioned, following, token, primary_open, migrated, activated } = *seen;
+    let PodSeen {
+        secrets: _,
+        data,
+        provisioned,
+        following,
+        token,
+        primary_open,
+        migrated,
+        activated,
+    } = *seen;
     let registered = match &observed.control {
-        Some(ControlSeen { pods }) => pods.get(&pod).is_some_and(|it| layout.is_registered(wish, it)),
+        Some(ControlSeen { pods }) => pods
+            .get(&pod)
+            .is_some_and(|it| layout.is_registered(wish, it)),
         None => false,
     };
     let wanted = [
@@ -120,7 +139,12 @@ fn of_pod(
         (!all(Kind::Pod, |it| it.running), Step::Processes { pod }),
         (!activated, Step::Activate { pod }),
     ];
-    steps.extend(wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, step)| step));
+    steps.extend(
+        wanted
+            .into_iter()
+            .filter(|(wanted, _)| *wanted)
+            .map(|(_, step)| step),
+    );
 }
 
 impl fmt::Display for Plan {

@@ -46,16 +46,28 @@ impl Ports {
         flock(&lock, FlockOperation::LockExclusive)?;
         let home = home.path().to_string_lossy().into_owned();
         let mut has = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
-            let port = entry?.file_name().to_str().and_then(|name| name.parse().ok());
-            let Some((port, (owner, what))) = port.and_then(|port| Some((port, owner(folder, port)?))) else {
+        for entry in
+            std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?
+        {
+            let port = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let Some((port, (owner, what))) =
+                port.and_then(|port| Some((port, owner(folder, port)?)))
+            else {
                 continue;
             };
             if owner == home {
                 has.insert(what, port);
             }
         }
-        Ok(Self { folder: folder.to_owned(), home, has, _lock: lock })
+        Ok(Self {
+            folder: folder.to_owned(),
+            home,
+            has,
+            _lock: lock,
+        })
     }
 
     /// The fleet's port for something: the one that it has, else a free one, which is its own from now on.
@@ -114,10 +126,12 @@ pub fn ensure_free(port: u16, what: &str, way_out: &str) -> anyhow::Result<()> {
 
 /// What belongs to the user and not to one fleet: downloads, the template of data folders, the register of ports.
 pub fn cache_folder() -> anyhow::Result<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| {
-        std::env::home_dir().map(|home| home.join(".cache"))
-    });
-    Ok(cache.context("neither HOME nor XDG_CACHE_HOME is set")?.join("podhost"))
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
+    Ok(cache
+        .context("neither HOME nor XDG_CACHE_HOME is set")?
+        .join("podhost"))
 }
 
 #[cfg(test)]
@@ -128,16 +142,20 @@ mod tests {
     fn fleets_never_share_a_port_until_one_is_deleted() {
         let root = tempfile::tempdir().unwrap();
         let register = root.path().join("ports");
-        let fleet = |name: &str| {
-            HomeDir::at(root.path().join(name)).create().unwrap()
-        };
+        let fleet = |name: &str| HomeDir::at(root.path().join(name)).create().unwrap();
         let (a, b) = (fleet("a"), fleet("b"));
         let choose = |home: &HomeDir| {
             let mut ports = Ports::open_in(home, &register).unwrap();
-            (0..20).map(|n| ports.choose(&format!("unit-{n}")).unwrap()).collect::<Vec<_>>()
+            (0..20)
+                .map(|n| ports.choose(&format!("unit-{n}")).unwrap())
+                .collect::<Vec<_>>()
         };
         let (first, second) = (choose(&a), choose(&b));
-        assert!(first.iter().all(|port| is_taken(&register, *port) && !second.contains(port)));
+        assert!(
+            first
+                .iter()
+                .all(|port| is_taken(&register, *port) && !second.contains(port))
+        );
         assert_eq!(choose(&a), first, "the same again");
         std::fs::remove_dir_all(a.path()).unwrap();
         assert!(first.iter().all(|port| !is_taken(&register, *port)));
@@ -148,7 +166,14 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         assert!(!is_free(port));
-        let text = ensure_free(port, "edge-1", "or choose another with --edge-port").unwrap_err().to_string();
-        assert!(text.contains(&port.to_string()) && text.contains("edge-1") && text.contains("--edge-port"), "{text}");
+        let text = ensure_free(port, "edge-1", "or choose another with --edge-port")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains(&port.to_string())
+                && text.contains("edge-1")
+                && text.contains("--edge-port"),
+            "{text}"
+        );
     }
 }

@@ -15,7 +15,9 @@ pub(crate) fn render(
     let mut used = BTreeSet::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (key, after) = after.split_once("}}").with_context(|| format!("template {name}: a {{{{ without }}}}"))?;
+        let (key, after) = after
+            .split_once("}}")
+            .with_context(|| format!("template {name}: a {{{{ without }}}}"))?;
         let (key, value) = values
             .iter()
             .find(|(known, _)| *known == key)
@@ -26,7 +28,11 @@ pub(crate) fn render(
         rest = after;
     }
     text.push_str(rest);
-    let unused: Vec<_> = values.iter().map(|(key, _)| *key).filter(|key| !used.contains(key)).collect();
+    let unused: Vec<_> = values
+        .iter()
+        .map(|(key, _)| *key)
+        .filter(|key| !used.contains(key))
+        .collect();
     ensure!(unused.is_empty(), "template {name} does not use {unused:?}");
     Ok(text)
 }
@@ -43,7 +49,10 @@ mod tests {
     #[test]
     fn values_are_filled_in_and_neither_side_may_have_more() {
         let port = [("port", "7".to_owned())];
-        assert_eq!(render("t", "a={{port}};b={{port}}", &port).unwrap(), "a=7;b=7");
+        assert_eq!(
+            render("t", "a={{port}};b={{port}}", &port).unwrap(),
+            "a=7;b=7"
+        );
         let fault = |template| render("t", template, &port).unwrap_err().to_string();
         assert!(fault("{{prot}}").contains("\"prot\""));
         assert!(fault("nothing").contains("port"));

@@ -77,20 +77,29 @@ pub fn pod_key(pod: PodId) -> String {
 
 /// The names of a fleet's secrets.
 pub fn of_fleet() -> Vec<String> {
-    [FLEET_KEY, OPERATOR_TOKEN, EDGE_TOKEN].map(str::to_owned).to_vec()
+    [FLEET_KEY, OPERATOR_TOKEN, EDGE_TOKEN]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 /// The names of a pod's secrets.
 pub fn of_pod(pod: PodId) -> Vec<String> {
     let passwords = Account::ALL.map(|account| format!("pod-{pod}-mysql-{}", account.user()));
-    [pod_token(pod), pod_key(pod)].into_iter().chain(passwords).collect()
+    [pod_token(pod), pod_key(pod)]
+        .into_iter()
+        .chain(passwords)
+        .collect()
 }
 
 /// Makes what is missing of the fleet's secrets. One that is there is never changed.
 pub fn make_fleet(home: &HomeDir) -> anyhow::Result<()> {
     for name in of_fleet() {
         make(home, &name, || {
-            Ok(if name == FLEET_KEY { FleetKeys::generate("k1")?.to_text() } else { random() })
+            Ok(if name == FLEET_KEY {
+                FleetKeys::generate("k1")?.to_text()
+            } else {
+                random()
+            })
         })?;
     }
     Ok(())
@@ -100,7 +109,11 @@ pub fn make_fleet(home: &HomeDir) -> anyhow::Result<()> {
 pub fn make_pod(home: &HomeDir, pod: PodId) -> anyhow::Result<()> {
     for name in of_pod(pod) {
         make(home, &name, || {
-            Ok(if name == pod_key(pod) { fleet_keys(home)?.pod(pod).to_text() } else { random() })
+            Ok(if name == pod_key(pod) {
+                fleet_keys(home)?.pod(pod).to_text()
+            } else {
+                random()
+            })
         })?;
     }
     Ok(())
@@ -148,14 +161,25 @@ mod tests {
             make_fleet(&home).unwrap();
             make_pod(&home, pod).unwrap();
             let names = of_fleet().into_iter().chain(of_pod(pod));
-            names.map(|name| std::fs::read_to_string(home.secret_file(&name)).unwrap()).collect::<Vec<_>>()
+            names
+                .map(|name| std::fs::read_to_string(home.secret_file(&name)).unwrap())
+                .collect::<Vec<_>>()
         };
         let first = read_all();
         assert_eq!(first.len(), 9);
-        assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), 9);
+        assert_eq!(
+            first
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            9
+        );
         assert_eq!(read_all(), first);
         for entry in std::fs::read_dir(home.secrets()).unwrap() {
-            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                entry.unwrap().metadata().unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
     }
 }

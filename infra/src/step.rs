@@ -137,9 +137,10 @@ impl Step {
     pub(crate) async fn is_done(&self, world: &World) -> anyhow::Result<bool> {
         match self {
             Self::FleetSecrets | Self::PodSecrets { .. } => Ok(false),
-            Self::ControlFile | Self::StoreFiles { .. } | Self::ProcessFiles { .. } | Self::EdgeFiles => {
-                Ok(self.units(world).iter().all(|it| files::is_written(it)))
-            }
+            Self::ControlFile
+            | Self::StoreFiles { .. }
+            | Self::ProcessFiles { .. }
+            | Self::EdgeFiles => Ok(self.units(world).iter().all(|it| files::is_written(it))),
             Self::Control | Self::Stores { .. } | Self::Processes { .. } | Self::Edges => {
                 processes::all_serve(world, &self.units(world)).await
             }
@@ -160,9 +161,10 @@ impl Step {
         match self {
             Self::FleetSecrets => crate::secrets::make_fleet(&world.home),
             Self::PodSecrets { pod } => crate::secrets::make_pod(&world.home, *pod),
-            Self::ControlFile | Self::StoreFiles { .. } | Self::ProcessFiles { .. } | Self::EdgeFiles => {
-                files::write(&self.units(world)).await
-            }
+            Self::ControlFile
+            | Self::StoreFiles { .. }
+            | Self::ProcessFiles { .. }
+            | Self::EdgeFiles => files::write(&self.units(world)).await,
             Self::Control | Self::Stores { .. } | Self::Processes { .. } | Self::Edges => {
                 processes::start(world, &self.units(world)).await
             }
@@ -183,7 +185,9 @@ impl Step {
         use crate::unit::Kind;
         let layout = &world.layout;
         match self {
-            Self::ControlFile | Self::Control => layout.unit(crate::layout::CONTROL).into_iter().collect(),
+            Self::ControlFile | Self::Control => {
+                layout.unit(crate::layout::CONTROL).into_iter().collect()
+            }
             Self::StoreFiles { pod } | Self::Stores { pod } => {
                 let mut stores = layout.of_pod(*pod, Kind::Mysql);
                 stores.extend(layout.of_pod(*pod, Kind::Redis));
@@ -213,18 +217,33 @@ impl fmt::Display for Step {
             Self::ControlFile => f.write_str("control: write its configuration"),
             Self::Control => f.write_str("control: start it"),
             Self::PodSecrets { pod } => write!(f, "pod {pod}: make its keys and passwords"),
-            Self::Data { pod } => write!(f, "pod {pod}: copy fresh data folders for its database servers"),
+            Self::Data { pod } => write!(
+                f,
+                "pod {pod}: copy fresh data folders for its database servers"
+            ),
             Self::StoreFiles { pod } => {
-                write!(f, "pod {pod}: write the configuration of its database servers and its cache")
+                write!(
+                    f,
+                    "pod {pod}: write the configuration of its database servers and its cache"
+                )
             }
-            Self::Stores { pod } => write!(f, "pod {pod}: start its database servers and its cache"),
+            Self::Stores { pod } => {
+                write!(f, "pod {pod}: start its database servers and its cache")
+            }
             Self::Provision { pod } => write!(f, "pod {pod}: make accounts, schema and identity"),
             Self::Follow { pod } => write!(f, "pod {pod}: attach its replicas"),
-            Self::Token { pod } => write!(f, "pod {pod}: make its token known to the control server"),
+            Self::Token { pod } => {
+                write!(f, "pod {pod}: make its token known to the control server")
+            }
             Self::Register { pod } => write!(f, "pod {pod}: register it with the control server"),
-            Self::Open { pod } => write!(f, "pod {pod}: wait until the control server has opened its primary"),
+            Self::Open { pod } => write!(
+                f,
+                "pod {pod}: wait until the control server has opened its primary"
+            ),
             Self::Migrate { pod } => write!(f, "pod {pod}: migrate its schema"),
-            Self::ProcessFiles { pod } => write!(f, "pod {pod}: write the configuration of its processes"),
+            Self::ProcessFiles { pod } => {
+                write!(f, "pod {pod}: write the configuration of its processes")
+            }
             Self::Processes { pod } => write!(f, "pod {pod}: start its processes"),
             Self::Activate { pod } => write!(f, "pod {pod}: take it into service"),
             Self::EdgeFiles => f.write_str("edges: write their configuration"),

@@ -56,7 +56,8 @@ struct Slot {
 impl Slot {
     /// Ends its process and waits for that. Its wish on disk stays.
     async fn end(self) {
-        self.wish.send_modify(|unit| unit.desired = Desired::Stopped);
+        self.wish
+            .send_modify(|unit| unit.desired = Desired::Stopped);
         drop(self.wish);
         let _ = self.runner.await;
     }
@@ -67,7 +68,11 @@ impl Supervisor {
     pub fn start(home: HomeDir, events: mpsc::UnboundedSender<Event>) -> Self {
         let (quiet, stop) = watch::channel(false);
         let reconciler = tokio::spawn(reconcile(home.clone(), events, stop));
-        Self { home, quiet, reconciler }
+        Self {
+            home,
+            quiet,
+            reconciler,
+        }
     }
 
     /// Ends everything: edges, pods, primaries, replicas, caches, control server. Gives back what had to be ended
@@ -79,9 +84,14 @@ impl Supervisor {
         for kind in [Kind::Edge, Kind::Pod] {
             end(take(&mut slots, |unit| unit.kind == kind)).await;
         }
-        let servers = slots.values().map(|slot| slot.wish.borrow().clone()).filter(|it| it.kind == Kind::Mysql);
+        let servers = slots
+            .values()
+            .map(|slot| slot.wish.borrow().clone())
+            .filter(|it| it.kind == Kind::Mysql);
         let primaries = join_all(servers.map(|unit| async move {
-            admin::may_take_writes(home, &unit).await.then_some(unit.name)
+            admin::may_take_writes(home, &unit)
+                .await
+                .then_some(unit.name)
         }));
         let primaries: Vec<_> = primaries.await.into_iter().flatten().collect();
         end(take(&mut slots, |unit| primaries.contains(&unit.name))).await;
@@ -143,7 +153,9 @@ async fn give(
     units: Vec<Unit>,
     events: &mpsc::UnboundedSender<Event>,
 ) {
-    let gone = take(slots, |held| units.iter().all(|unit| unit.name != held.name));
+    let gone = take(slots, |held| {
+        units.iter().all(|unit| unit.name != held.name)
+    });
     end(gone).await;
     for unit in units {
         match slots.get(&unit.name) {
@@ -160,7 +172,13 @@ async fn give(
                 let name = unit.name.clone();
                 let (wish, wishes) = watch::channel(unit);
                 let runner = Runner::new(home.clone(), wishes, events.clone());
-                slots.insert(name, Slot { wish, runner: tokio::spawn(runner.run()) });
+                slots.insert(
+                    name,
+                    Slot {
+                        wish,
+                        runner: tokio::spawn(runner.run()),
+                    },
+                );
             }
         }
     }

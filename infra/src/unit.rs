@@ -143,7 +143,11 @@ impl Unit {
     /// Writes the wish; the supervisor sees it within [`crate::supervisor::LOOK_EVERY`].
     pub fn save(&self, home: &HomeDir) -> anyhow::Result<()> {
         let text = toml::to_string(self).with_context(|| format!("write unit {}", self.name))?;
-        Ok(write_atomically(&home.unit_file(&self.name), text.as_bytes(), 0o600)?)
+        Ok(write_atomically(
+            &home.unit_file(&self.name),
+            text.as_bytes(),
+            0o600,
+        )?)
     }
 
     /// Reads the wish; none if there is no such unit.
@@ -153,7 +157,8 @@ impl Unit {
             Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             text => text.with_context(|| format!("read {}", path.display()))?,
         };
-        let unit = toml::from_str(&text).with_context(|| format!("understand {}", path.display()))?;
+        let unit =
+            toml::from_str(&text).with_context(|| format!("understand {}", path.display()))?;
         Ok(Some(unit))
     }
 
@@ -193,7 +198,11 @@ impl RunState {
 /// Every unit with what is run for it; nothing is run when no `podctl up` is there.
 pub fn list(home: &HomeDir) -> anyhow::Result<Vec<(Unit, Option<RunState>)>> {
     let supervised = FleetLock::holder(&home.lock_file()).is_some();
-    let run = |unit: &Unit| supervised.then(|| RunState::load(home, &unit.name)).flatten();
+    let run = |unit: &Unit| {
+        supervised
+            .then(|| RunState::load(home, &unit.name))
+            .flatten()
+    };
     Ok(Unit::all(home)?
         .into_iter()
         .map(|unit| {
@@ -215,13 +224,21 @@ pub enum Order {
 }
 
 /// Gives an order and, for start and stop, waits until it is so. `within` bounds the wait.
-pub async fn order(home: &HomeDir, name: &str, order: Order, within: Duration) -> anyhow::Result<()> {
+pub async fn order(
+    home: &HomeDir,
+    name: &str,
+    order: Order,
+    within: Duration,
+) -> anyhow::Result<()> {
     let Some(mut unit) = Unit::load(home, name)? else {
         let names: Vec<_> = Unit::all(home)?.into_iter().map(|u| u.name).collect();
         bail!("there is no unit {name:?}; there are: {}", names.join(", "));
     };
     if FleetLock::holder(&home.lock_file()).is_none() {
-        bail!("no `podctl up` runs this fleet ({}): start it first", home.path().display());
+        bail!(
+            "no `podctl up` runs this fleet ({}): start it first",
+            home.path().display()
+        );
     }
     let state = match order {
         Order::Kill => {
@@ -234,7 +251,11 @@ pub async fn order(home: &HomeDir, name: &str, order: Order, within: Duration) -
         Order::Start => State::Running,
         Order::Stop => State::Stopped,
     };
-    unit.desired = if state == State::Running { Desired::Running } else { Desired::Stopped };
+    unit.desired = if state == State::Running {
+        Desired::Running
+    } else {
+        Desired::Stopped
+    };
     unit.save(home)?;
     wait_for(home, &unit, state, within).await
 }
@@ -259,7 +280,9 @@ pub(crate) async fn wait_for(
             return Ok(());
         }
         if began.elapsed() > within {
-            let why = run.and_then(|run| run.last_exit).unwrap_or_else(|| "it has not said why".into());
+            let why = run
+                .and_then(|run| run.last_exit)
+                .unwrap_or_else(|| "it has not said why".into());
             bail!(
                 "unit {} is not {state:?} after {within:?} ({why}); its log is {}",
                 unit.name,
@@ -283,7 +306,10 @@ mod tests {
             desired: Desired::Running,
             stop: Stop::Term,
             revision: "r1".into(),
-            facts: Facts { port: Some(1), ..Facts::default() },
+            facts: Facts {
+                port: Some(1),
+                ..Facts::default()
+            },
         }
     }
 
@@ -291,14 +317,25 @@ mod tests {
     fn wishes_are_read_back_in_start_order() {
         let folder = tempfile::tempdir().unwrap();
         let home = HomeDir::at(folder.path()).create().unwrap();
-        for (name, kind) in [("edge-1", Kind::Edge), ("control", Kind::Control), ("mysql-1-1", Kind::Mysql)] {
+        for (name, kind) in [
+            ("edge-1", Kind::Edge),
+            ("control", Kind::Control),
+            ("mysql-1-1", Kind::Mysql),
+        ] {
             unit(name, kind).save(&home).unwrap();
         }
         // A file that is being written is nobody's wish yet.
         std::fs::write(home.units().join(".mysql-1-2.toml.1.part"), "half").unwrap();
-        let names: Vec<_> = Unit::all(&home).unwrap().into_iter().map(|u| u.name).collect();
+        let names: Vec<_> = Unit::all(&home)
+            .unwrap()
+            .into_iter()
+            .map(|u| u.name)
+            .collect();
         assert_eq!(names, ["control", "mysql-1-1", "edge-1"]);
-        assert_eq!(Unit::load(&home, "edge-1").unwrap().unwrap(), unit("edge-1", Kind::Edge));
+        assert_eq!(
+            Unit::load(&home, "edge-1").unwrap().unwrap(),
+            unit("edge-1", Kind::Edge)
+        );
         assert_eq!(Unit::load(&home, "none").unwrap(), None);
     }
 
@@ -308,7 +345,10 @@ mod tests {
         let home = HomeDir::at(folder.path()).create().unwrap();
         std::fs::write(home.unit_file("x"), "nmae = \"x\"").unwrap();
         let fault = format!("{:#}", Unit::load(&home, "x").unwrap_err());
-        assert!(fault.contains("x.toml") && fault.contains("nmae"), "{fault}");
+        assert!(
+            fault.contains("x.toml") && fault.contains("nmae"),
+            "{fault}"
+        );
     }
 
     #[test]
@@ -318,7 +358,10 @@ mod tests {
         let sum = all.into_iter().sum::<Duration>() + mysql + mysql;
         // Servers that do not answer are found out three times: who is primary, then before each end.
         let asked = 3 * crate::mysqld::admin::STOP_ANSWER_WITHIN;
-        assert!(sum + asked <= crate::supervisor::ORDERED_WITHIN, "{sum:?} and {asked:?}");
+        assert!(
+            sum + asked <= crate::supervisor::ORDERED_WITHIN,
+            "{sum:?} and {asked:?}"
+        );
     }
 
     #[tokio::test]
@@ -326,9 +369,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = HomeDir::at(folder.path()).create().unwrap();
         unit("redis-1", Kind::Redis).save(&home).unwrap();
-        let fault = order(&home, "redis", Order::Stop, Duration::ZERO).await.unwrap_err().to_string();
+        let fault = order(&home, "redis", Order::Stop, Duration::ZERO)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(fault.contains("redis-1"), "{fault}");
-        let fault = order(&home, "redis-1", Order::Stop, Duration::ZERO).await.unwrap_err().to_string();
+        let fault = order(&home, "redis-1", Order::Stop, Duration::ZERO)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(fault.contains("no `podctl up`"), "{fault}");
     }
 }

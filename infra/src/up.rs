@@ -54,7 +54,11 @@ pub async fn run(options: Options, progress: &dyn Progress) -> anyhow::Result<()
     remove_ready(&home)?;
     let left = end_leftovers(&home).await?;
     if !left.is_empty() {
-        note(&format!("ended {} processes that a killed `podctl up` had left: {}", left.len(), left.join(", ")));
+        note(&format!(
+            "ended {} processes that a killed `podctl up` had left: {}",
+            left.len(),
+            left.join(", ")
+        ));
     }
     wish(&home, options.edge_port)?;
     hold(&home)?;
@@ -103,7 +107,9 @@ async fn start(
 
 /// Ends everything in order; at a second signal, at once.
 async fn stop(supervisor: Supervisor, home: &HomeDir, end: &mut End) -> anyhow::Result<()> {
-    note("ending the fleet: edges, pods, databases, caches, control server (once more kills them at once)");
+    note(
+        "ending the fleet: edges, pods, databases, caches, control server (once more kills them at once)",
+    );
     let ordered = tokio::time::timeout(ORDERED_WITHIN, supervisor.stop());
     let ended = tokio::select! {
         ended = ordered => ended,
@@ -183,7 +189,9 @@ fn check_ports(prepared: &Prepared) -> anyhow::Result<()> {
     for seat in layout::seats(&world.fleet) {
         let facts = &world.layout.unit(&seat.name)?.unit.facts;
         let url_port = |url: &String| url.rsplit(':').next()?.parse::<u16>().ok();
-        let of_urls = [&facts.http, &facts.admin].into_iter().filter_map(|url| url.as_ref().and_then(url_port));
+        let of_urls = [&facts.http, &facts.admin]
+            .into_iter()
+            .filter_map(|url| url.as_ref().and_then(url_port));
         for port in facts.port.into_iter().chain(of_urls) {
             ensure_free(port, &seat.name, &seat.way_out())?;
         }

@@ -37,7 +37,10 @@ impl Record {
             *held = self.begin().await;
         }
         if let Some(control) = &*held {
-            let change = OperationChange { step: Some(step.to_string()), ..OperationChange::default() };
+            let change = OperationChange {
+                step: Some(step.to_string()),
+                ..OperationChange::default()
+            };
             let _ = control.operation_change(&self.id, &change).await;
         }
     }
@@ -53,7 +56,11 @@ impl Record {
         let known = control.operations().await.ok()?;
         control.operation_begin(&new).await.ok()?;
         for cut_off in known.iter().filter(|it| is_cut_off(it)) {
-            let error = format!("cut off at {:?}; {} goes on", cut_off.step.as_deref().unwrap_or("its beginning"), self.id);
+            let error = format!(
+                "cut off at {:?}; {} goes on",
+                cut_off.step.as_deref().unwrap_or("its beginning"),
+                self.id
+            );
             let change = OperationChange {
                 state: Some(OperationState::Failed),
                 error: Some(error),
@@ -69,7 +76,10 @@ impl Record {
         let held = self.control.lock().await;
         let Some(control) = &*held else { return };
         let change = match done {
-            Ok(()) => OperationChange { state: Some(OperationState::Done), ..OperationChange::default() },
+            Ok(()) => OperationChange {
+                state: Some(OperationState::Done),
+                ..OperationChange::default()
+            },
             Err(fault) => OperationChange {
                 state: Some(OperationState::Failed),
                 error: Some(format!("{fault:#}")),

@@ -31,13 +31,25 @@ const FILE_MODE: u32 = 0o644;
 /// The file of a new fleet.
 pub(crate) fn write_first(home: &HomeDir, edge_port: u16) -> anyhow::Result<()> {
     let listen = format!("127.0.0.1:{edge_port}");
-    let text = render("fleet.toml", include_str!("../../templates/fleet.toml"), &[("edge_listen", listen)])?;
-    Ok(write_durably(&home.fleet_file(), text.as_bytes(), FILE_MODE)?)
+    let text = render(
+        "fleet.toml",
+        include_str!("../../templates/fleet.toml"),
+        &[("edge_listen", listen)],
+    )?;
+    Ok(write_durably(
+        &home.fleet_file(),
+        text.as_bytes(),
+        FILE_MODE,
+    )?)
 }
 
 /// Writes a pod into the file. A pod that stands there just so is fine: an interrupted `pod add` is repeated.
 pub fn add_pod(home: &HomeDir, new: &PodNew) -> anyhow::Result<PodWish> {
-    ensure!(is_name(&new.name), "{:?} is not a pod's name: {NAME_RULE}", new.name);
+    ensure!(
+        is_name(&new.name),
+        "{:?} is not a pod's name: {NAME_RULE}",
+        new.name
+    );
     let fleet = FleetFile::load(home)?;
     if let Some(pod) = fleet.pods.iter().find(|pod| pod.name == new.name) {
         ensure!(
@@ -51,15 +63,27 @@ pub fn add_pod(home: &HomeDir, new: &PodNew) -> anyhow::Result<PodWish> {
     }
     let id = new.id.map_or_else(|| fleet.next_id(), Ok)?;
     let taken = fleet.pods.iter().find(|pod| pod.id == id);
-    ensure!(taken.is_none(), "pod {id} is {:?} already", taken.map(|pod| &*pod.name).unwrap_or_default());
+    ensure!(
+        taken.is_none(),
+        "pod {id} is {:?} already",
+        taken.map(|pod| &*pod.name).unwrap_or_default()
+    );
     change(home, |file| {
-        let pods = file.entry("pod").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-        let pods = pods.as_array_of_tables_mut().context("fleet.toml: `pod` is not a list of tables ([[pod]])")?;
+        let pods = file
+            .entry("pod")
+            .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        let pods = pods
+            .as_array_of_tables_mut()
+            .context("fleet.toml: `pod` is not a list of tables ([[pod]])")?;
         pods.push(table(id, new));
         Ok(())
     })?;
     let fleet = FleetFile::load(home)?;
-    fleet.pods.into_iter().find(|pod| pod.id == id).context("the pod is not in fleet.toml after writing it")
+    fleet
+        .pods
+        .into_iter()
+        .find(|pod| pod.id == id)
+        .context("the pod is not in fleet.toml after writing it")
 }
 
 /// Writes the first edge's port.
@@ -78,8 +102,11 @@ fn change(
     edit: impl FnOnce(&mut DocumentMut) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let path = home.fleet_file();
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let mut file: DocumentMut = text.parse().with_context(|| format!("understand {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let mut file: DocumentMut = text
+        .parse()
+        .with_context(|| format!("understand {}", path.display()))?;
     edit(&mut file)?;
     let text = file.to_string();
     config::parse(&path, &text, FleetFile::read)?;
@@ -87,7 +114,14 @@ fn change(
 }
 
 fn is_same(pod: &PodWish, new: &PodNew) -> bool {
-    let PodNew { name, id, region, pool, class, max_shops } = new;
+    let PodNew {
+        name,
+        id,
+        region,
+        pool,
+        class,
+        max_shops,
+    } = new;
     let same = |wish: &Option<String>, has: &str| wish.as_deref().is_none_or(|wish| wish == has);
     pod.name == *name
         && id.is_none_or(|id| id == pod.id)
@@ -98,7 +132,14 @@ fn is_same(pod: &PodWish, new: &PodNew) -> bool {
 }
 
 fn table(id: PodId, new: &PodNew) -> Table {
-    let PodNew { name, id: _, region, pool, class, max_shops } = new;
+    let PodNew {
+        name,
+        id: _,
+        region,
+        pool,
+        class,
+        max_shops,
+    } = new;
     let mut table = Table::new();
     table["id"] = value(i64::from(id.get()));
     table["name"] = value(name);
@@ -125,14 +166,20 @@ mod tests {
     }
 
     fn new(name: &str) -> PodNew {
-        PodNew { name: name.into(), ..PodNew::default() }
+        PodNew {
+            name: name.into(),
+            ..PodNew::default()
+        }
     }
 
     #[test]
     fn a_pod_is_added_once_and_comments_stay() {
         let (_folder, home) = home();
         let before = std::fs::read_to_string(home.fleet_file()).unwrap();
-        let east = PodNew { region: Some("eu".into()), ..new("east") };
+        let east = PodNew {
+            region: Some("eu".into()),
+            ..new("east")
+        };
         let pod = add_pod(&home, &east).unwrap();
         assert_eq!((pod.id.get(), &*pod.region, pod.replicas), (3, "eu", 2));
         let after = std::fs::read_to_string(home.fleet_file()).unwrap();
@@ -146,9 +193,19 @@ mod tests {
     fn a_name_or_an_id_that_is_taken_or_wrong_is_refused_and_nothing_is_written() {
         let (_folder, home) = home();
         let before = std::fs::read_to_string(home.fleet_file()).unwrap();
-        let other_region = PodNew { region: Some("eu".into()), ..new("north") };
-        let taken_id = PodNew { id: PodId::new(2).ok(), ..new("east") };
-        for (wish, fault) in [(other_region, "already"), (taken_id, "pod 2 is \"south\""), (new("7"), "not a pod's name")] {
+        let other_region = PodNew {
+            region: Some("eu".into()),
+            ..new("north")
+        };
+        let taken_id = PodNew {
+            id: PodId::new(2).ok(),
+            ..new("east")
+        };
+        for (wish, fault) in [
+            (other_region, "already"),
+            (taken_id, "pod 2 is \"south\""),
+            (new("7"), "not a pod's name"),
+        ] {
             let text = add_pod(&home, &wish).unwrap_err().to_string();
             assert!(text.contains(fault), "{text}");
         }
@@ -160,6 +217,10 @@ mod tests {
         let (_folder, home) = home();
         set_edge_port(&home, 9090).unwrap();
         assert_eq!(FleetFile::load(&home).unwrap().edge.listen.port(), 9090);
-        assert!(std::fs::read_to_string(home.fleet_file()).unwrap().contains("# The first edge listens here"));
+        assert!(
+            std::fs::read_to_string(home.fleet_file())
+                .unwrap()
+                .contains("# The first edge listens here")
+        );
     }
 }

@@ -49,7 +49,9 @@ impl FleetLock {
             }
             tokio::time::sleep(TRY_EVERY).await;
         }
-        file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(fault)?;
+        file.set_len(0)
+            .and_then(|()| write!(file, "{}", std::process::id()))
+            .map_err(fault)?;
         Ok(Self { _file: file })
     }
 
@@ -64,7 +66,13 @@ impl FleetLock {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 fn read_pid(file: &mut File) -> Option<u32> {

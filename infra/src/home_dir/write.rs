@@ -15,7 +15,10 @@ pub struct WriteError {
 
 impl WriteError {
     pub(crate) fn new(path: &Path, fault: std::io::Error) -> Self {
-        Self { path: path.to_owned(), fault }
+        Self {
+            path: path.to_owned(),
+            fault,
+        }
     }
 }
 
@@ -45,8 +48,8 @@ fn replace(path: &Path, contents: &[u8], mode: u32, durable: bool) -> std::io::R
     // Two writers of one file in one process are two threads: the thread tells them apart.
     let writer = format!("{}-{:?}", std::process::id(), std::thread::current().id());
     let part = folder.join(format!(".{name}.{writer}.part"));
-    let written = write_new(&part, contents, mode, durable)
-        .and_then(|()| std::fs::rename(&part, path));
+    let written =
+        write_new(&part, contents, mode, durable).and_then(|()| std::fs::rename(&part, path));
     if written.is_err() {
         // The fault that matters is the first one.
         let _ = std::fs::remove_file(&part);
@@ -59,8 +62,12 @@ fn replace(path: &Path, contents: &[u8], mode: u32, durable: bool) -> std::io::R
 }
 
 fn write_new(path: &Path, contents: &[u8], mode: u32, durable: bool) -> std::io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(path)?;
     file.write_all(contents)?;
     if durable { file.sync_all() } else { Ok(()) }
 }
@@ -78,7 +85,10 @@ mod tests {
         write_durably(&path, b"one", 0o600).unwrap();
         write_atomically(&path, b"two", 0o600).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -87,6 +97,9 @@ mod tests {
         // A device that is always full.
         let fault = std::fs::write("/dev/full", b"x").unwrap_err();
         let text = WriteError::new(Path::new("/x/y"), fault).to_string();
-        assert!(text.contains("/x/y") && text.contains("free some space"), "{text}");
+        assert!(
+            text.contains("/x/y") && text.contains("free some space"),
+            "{text}"
+        );
     }
 }

@@ -13,17 +13,34 @@ const REPLICA_GROUP: &str = "online";
 
 impl Maker<'_> {
     /// The file, and the part of it that a running process does not take over by itself.
-    pub(super) fn file(&self, seat: &Seat, ports: UnitPorts) -> anyhow::Result<(ConfigFile, String)> {
+    pub(super) fn file(
+        &self,
+        seat: &Seat,
+        ports: UnitPorts,
+    ) -> anyhow::Result<(ConfigFile, String)> {
         let (path, text, restart_on) = match seat.kind {
             // It reads its tokens again on SIGHUP.
             Kind::Control => {
                 let with = |tokens| self.control(ports, tokens);
-                (self.home.control_config(), with(self.tokens())?, with(String::new())?)
+                (
+                    self.home.control_config(),
+                    with(self.tokens())?,
+                    with(String::new())?,
+                )
             }
-            Kind::Edge => whole(self.home.edge(&seat.name).join("edge.toml"), self.edge(seat, ports)?),
+            Kind::Edge => whole(
+                self.home.edge(&seat.name).join("edge.toml"),
+                self.edge(seat, ports)?,
+            ),
             Kind::Pod => whole(self.pod_path(seat)?, self.pod(seat, ports)?),
-            Kind::Redis => whole(self.redis_folder(seat)?.join("redis.conf"), self.redis(seat, ports)?),
-            Kind::Mysql => whole(self.mysql_folder(seat)?.join("my.cnf"), self.mysql(seat, ports)?),
+            Kind::Redis => whole(
+                self.redis_folder(seat)?.join("redis.conf"),
+                self.redis(seat, ports)?,
+            ),
+            Kind::Mysql => whole(
+                self.mysql_folder(seat)?.join("my.cnf"),
+                self.mysql(seat, ports)?,
+            ),
         };
         let check = self.check(seat, &path);
         Ok((ConfigFile { path, text, check }, restart_on))
@@ -66,8 +83,14 @@ impl Maker<'_> {
                 ("base_domain", quoted(&self.fleet.base_domain)),
                 ("platform_domain", quoted(&self.fleet.platform_domain)),
                 ("fleet_key_file", path(&self.secret(secrets::FLEET_KEY))),
-                ("state_file", path(&self.home.edge(&seat.name).join("routes.bin"))),
-                ("control", quoted(format!("http://{}", self.listen(CONTROL)?))),
+                (
+                    "state_file",
+                    path(&self.home.edge(&seat.name).join("routes.bin")),
+                ),
+                (
+                    "control",
+                    quoted(format!("http://{}", self.listen(CONTROL)?)),
+                ),
                 ("token_file", path(&self.secret(secrets::EDGE_TOKEN))),
             ],
         )
@@ -75,7 +98,10 @@ impl Maker<'_> {
 
     fn pod(&self, seat: &Seat, ports: UnitPorts) -> anyhow::Result<String> {
         let pod = self.pod_wish(seat)?;
-        let server = |k: u16| self.ports_of(&mysql_name(pod.id, k)).map(|ports| ports.main);
+        let server = |k: u16| {
+            self.ports_of(&mysql_name(pod.id, k))
+                .map(|ports| ports.main)
+        };
         let replicas = pod.servers().skip(1).map(|k| {
             anyhow::Ok(format!(
                 r#"  {{ host = "127.0.0.1", port = {}, group = "{REPLICA_GROUP}", weight = 1, promotion = "allow" }},"#,
@@ -95,12 +121,24 @@ impl Maker<'_> {
                 ("admin", admin(ports)?),
                 ("key_file", path(&self.secret(&secrets::pod_key(pod.id)))),
                 ("user", quoted(Account::App.user())),
-                ("password_file", path(&self.password_file(Account::App, pod.id))),
+                (
+                    "password_file",
+                    path(&self.password_file(Account::App, pod.id)),
+                ),
                 ("monitor_user", quoted(Account::Monitor.user())),
-                ("monitor_password_file", path(&self.password_file(Account::Monitor, pod.id))),
-                ("primary", format!(r#"{{ host = "127.0.0.1", port = {} }}"#, server(1)?)),
+                (
+                    "monitor_password_file",
+                    path(&self.password_file(Account::Monitor, pod.id)),
+                ),
+                (
+                    "primary",
+                    format!(r#"{{ host = "127.0.0.1", port = {} }}"#, server(1)?),
+                ),
                 ("replicas", replicas.join("\n")),
-                ("redis", quoted(format!("redis://{}/", self.listen(&redis_name(pod.id))?))),
+                (
+                    "redis",
+                    quoted(format!("redis://{}/", self.listen(&redis_name(pod.id))?)),
+                ),
             ],
         )
     }
@@ -160,7 +198,9 @@ fn path(path: &Path) -> String {
 }
 
 fn admin(ports: UnitPorts) -> anyhow::Result<String> {
-    let port = ports.admin.context("a unit without a port for health and metrics")?;
+    let port = ports
+        .admin
+        .context("a unit without a port for health and metrics")?;
     Ok(quoted(format!("127.0.0.1:{port}")))
 }
 
@@ -169,7 +209,12 @@ pub(super) fn tokens(tokens: &[(&str, String, PathBuf)]) -> String {
     let tokens: Vec<_> = tokens
         .iter()
         .map(|(role, name, file)| {
-            format!("[[tokens]]\nrole = {}\nname = {}\nfile = {}\n", quoted(role), quoted(name), path(file))
+            format!(
+                "[[tokens]]\nrole = {}\nname = {}\nfile = {}\n",
+                quoted(role),
+                quoted(name),
+                path(file)
+            )
         })
         .collect();
     tokens.join("\n").trim_end().to_owned()

@@ -20,7 +20,10 @@ pub(crate) fn fleet(pods: Vec<PodWish>) -> FleetFile {
     FleetFile {
         base_domain: "localhost".parse().unwrap(),
         platform_domain: "localhost".parse().unwrap(),
-        edge: EdgeWish { listen: "127.0.0.1:8080".parse().unwrap(), count: 1 },
+        edge: EdgeWish {
+            listen: "127.0.0.1:8080".parse().unwrap(),
+            count: 1,
+        },
         pods,
     }
 }
@@ -31,11 +34,18 @@ pub(crate) fn ports(fleet: &FleetFile) -> BTreeMap<String, UnitPorts> {
         let admin = seat.has_admin().then_some(port + 1);
         (seat.name, UnitPorts { main: port, admin })
     };
-    seats(fleet).into_iter().zip(ports).map(unit_ports).collect()
+    seats(fleet)
+        .into_iter()
+        .zip(ports)
+        .map(unit_ports)
+        .collect()
 }
 
 pub(crate) fn programs() -> Programs {
-    let mysqld = Mysqld { words: vec!["ld.so".into(), "mysqld".into()], version: "9.7.4".into() };
+    let mysqld = Mysqld {
+        words: vec!["ld.so".into(), "mysqld".into()],
+        version: "9.7.4".into(),
+    };
     Programs {
         podctl: "/bin/podctl".into(),
         edge: "/bin/edge".into(),
@@ -56,14 +66,35 @@ fn two_pods_are_fourteen_units_and_every_text_is_what_its_program_reads() {
     assert_eq!(
         layout.units.keys().map(String::as_str).collect::<Vec<_>>(),
         [
-            "control", "edge-1", "mysql-1-1", "mysql-1-2", "mysql-1-3", "mysql-2-1", "mysql-2-2", "mysql-2-3",
-            "pod-1-1", "pod-1-2", "pod-2-1", "pod-2-2", "redis-1", "redis-2"
+            "control",
+            "edge-1",
+            "mysql-1-1",
+            "mysql-1-2",
+            "mysql-1-3",
+            "mysql-2-1",
+            "mysql-2-2",
+            "mysql-2-3",
+            "pod-1-1",
+            "pod-1-2",
+            "pod-2-1",
+            "pod-2-2",
+            "redis-1",
+            "redis-2"
         ]
     );
     for (name, wanted) in &layout.units {
         assert!(!wanted.file.text.contains("{{"), "{name}");
-        if wanted.file.path.extension().is_some_and(|end| end == "toml") {
-            wanted.file.text.parse::<toml::Table>().unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        if wanted
+            .file
+            .path
+            .extension()
+            .is_some_and(|end| end == "toml")
+        {
+            wanted
+                .file
+                .text
+                .parse::<toml::Table>()
+                .unwrap_or_else(|fault| panic!("{name}: {fault}"));
         }
     }
 }
@@ -74,8 +105,16 @@ fn a_pod_process_knows_its_own_servers_and_nobody_elses_secrets() {
     let text = &layout.unit("pod-2-1").unwrap().file.text;
     let table: toml::Table = text.parse().unwrap();
     let port = |name: &str| i64::from(layout.unit(name).unwrap().unit.facts.port.unwrap());
-    assert_eq!(table["mysql"]["primary"]["port"].as_integer(), Some(port("mysql-2-1")));
-    let replicas: Vec<_> = table["mysql"]["replicas"].as_array().unwrap().iter().map(|r| r["port"].as_integer()).collect();
+    assert_eq!(
+        table["mysql"]["primary"]["port"].as_integer(),
+        Some(port("mysql-2-1"))
+    );
+    let replicas: Vec<_> = table["mysql"]["replicas"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["port"].as_integer())
+        .collect();
     assert_eq!(replicas, [Some(port("mysql-2-2")), Some(port("mysql-2-3"))]);
     for secret in ["pod-1-", "fleet-key", "operator"] {
         assert!(!text.contains(secret), "{secret}");
@@ -86,9 +125,17 @@ fn a_pod_process_knows_its_own_servers_and_nobody_elses_secrets() {
 fn mysql_starts_with_its_defaults_file_first_and_read_only() {
     let layout = layout(&fleet(vec![pod(1, "north")]));
     let wanted = layout.unit("mysql-1-3").unwrap();
-    assert_eq!(wanted.unit.command, ["ld.so", "mysqld", "--defaults-file=/h/pod-1/mysql-3/my.cnf"]);
+    assert_eq!(
+        wanted.unit.command,
+        ["ld.so", "mysqld", "--defaults-file=/h/pod-1/mysql-3/my.cnf"]
+    );
     assert_eq!(wanted.unit.stop, Stop::Mysql);
-    for line in ["super_read_only = ON", "server_id = 3", "relay_log_recovery = OFF", "datadir = /h/pod-1/mysql-3/data"] {
+    for line in [
+        "super_read_only = ON",
+        "server_id = 3",
+        "relay_log_recovery = OFF",
+        "datadir = /h/pod-1/mysql-3/data",
+    ] {
         assert!(wanted.file.text.lines().any(|it| it == line), "{line}");
     }
 }
@@ -100,7 +147,11 @@ fn a_third_pod_restarts_nothing_of_the_others() {
     let mut ports = ports(&three);
     // What runs keeps its ports.
     ports.extend(super::tests::ports(&two));
-    for (index, (_, unit)) in ports.iter_mut().filter(|(name, _)| name.contains("-3-") || *name == "redis-3").enumerate() {
+    for (index, (_, unit)) in ports
+        .iter_mut()
+        .filter(|(name, _)| name.contains("-3-") || *name == "redis-3")
+        .enumerate()
+    {
         unit.main = 30_000 + u16::try_from(index).unwrap();
     }
     let before = Layout::make(&HomeDir::at("/h"), &two, &programs(), &ports).unwrap();

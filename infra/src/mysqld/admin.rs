@@ -72,12 +72,18 @@ impl Server {
 
     fn connection(&self, conn: sqlx::Result<MySqlConnection>) -> anyhow::Result<Connection> {
         let conn = conn.map_err(|fault| said(&format!("log in to {}", self.name), &fault))?;
-        Ok(Connection { name: self.name.clone(), conn })
+        Ok(Connection {
+            name: self.name.clone(),
+            conn,
+        })
     }
 }
 
 fn options(socket: &Path) -> MySqlConnectOptions {
-    MySqlConnectOptions::new().socket(socket).pipes_as_concat(false).disable_statement_logging()
+    MySqlConnectOptions::new()
+        .socket(socket)
+        .pipes_as_concat(false)
+        .disable_statement_logging()
 }
 
 /// sqlx's errors say what their sources say: without them a chain says everything once.
@@ -94,7 +100,9 @@ fn is_denied(fault: &sqlx::Error) -> bool {
 }
 
 async fn bounded<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    timeout(ANSWER_WITHIN, work).await.context("no answer from the server")
+    timeout(ANSWER_WITHIN, work)
+        .await
+        .context("no answer from the server")
 }
 
 /// A connection with everything allowed. It is not kept: open, say, close.
@@ -110,7 +118,8 @@ impl Connection {
         let ran = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.conn);
         let ran = timeout(Duration::from_secs(10), ran).await;
         let ran = ran.with_context(|| format!("{} did not {what} in time", self.name))?;
-        ran.map(|_| ()).map_err(|fault| said(&format!("{what} on {}", self.name), &fault))
+        ran.map(|_| ())
+            .map_err(|fault| said(&format!("{what} on {}", self.name), &fault))
     }
 
     async fn row(&mut self, sql: &'static str) -> anyhow::Result<Option<MySqlRow>> {
@@ -120,7 +129,9 @@ impl Connection {
 
     /// Whether the server takes writes from anybody.
     pub(crate) async fn is_open(&mut self) -> anyhow::Result<bool> {
-        let row = self.row("select cast(@@global.read_only as signed)").await?;
+        let row = self
+            .row("select cast(@@global.read_only as signed)")
+            .await?;
         Ok(row.context("no row")?.try_get::<i64, _>(0)? == 0)
     }
 
@@ -131,7 +142,9 @@ impl Connection {
         if self.row(THERE).await?.is_none() {
             return Ok(None);
         }
-        let row = self.row("select pod from podhost.pod_identity where one = 1").await?;
+        let row = self
+            .row("select pod from podhost.pod_identity where one = 1")
+            .await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
@@ -148,13 +161,21 @@ impl Connection {
         let Some(row) = self.row("show replica status").await? else {
             return Ok(Some("it follows nobody".into()));
         };
-        let fault = |column: &str| row.try_get::<String, _>(column).ok().filter(|text| !text.is_empty());
+        let fault = |column: &str| {
+            row.try_get::<String, _>(column)
+                .ok()
+                .filter(|text| !text.is_empty())
+        };
         Ok(fault("Last_IO_Error").or_else(|| fault("Last_SQL_Error")))
     }
 
     async fn waiting_sessions(&mut self) -> anyhow::Result<u64> {
-        let row = self.row("show global status like 'Rpl_semi_sync_source_wait_sessions'").await?;
-        let Some(row) = row else { bail!("{} has no semi-synchronous plugin", self.name) };
+        let row = self
+            .row("show global status like 'Rpl_semi_sync_source_wait_sessions'")
+            .await?;
+        let Some(row) = row else {
+            bail!("{} has no semi-synchronous plugin", self.name)
+        };
         Ok(row.try_get::<String, _>(1)?.parse()?)
     }
 
@@ -166,21 +187,28 @@ impl Connection {
 
 /// Whether a unit's server takes writes, or cannot say that it does not.
 pub(crate) async fn may_take_writes(home: &HomeDir, unit: &Unit) -> bool {
-    let Some(server) = Server::of(unit) else { return false };
+    let Some(server) = Server::of(unit) else {
+        return false;
+    };
     let ask = async {
         let mut conn = server.connect(home).await?;
         let open = conn.is_open().await;
         conn.close().await;
         open
     };
-    matches!(timeout(STOP_ANSWER_WITHIN, ask).await, Err(_) | Ok(Err(_) | Ok(true)))
+    matches!(
+        timeout(STOP_ANSWER_WITHIN, ask).await,
+        Err(_) | Ok(Err(_) | Ok(true))
+    )
 }
 
 /// Whether a server may be ended by SIGTERM. One that takes writes is first put into `offline_mode`, which cuts its sessions
 /// without an answer; while a session still waits for a replica's acknowledgement an ordinary end would tell that
 /// client OK. One that does not answer is killed.
 pub(crate) async fn may_be_asked_to_end(home: &HomeDir, unit: &Unit) -> bool {
-    let Some(server) = Server::of(unit) else { return true };
+    let Some(server) = Server::of(unit) else {
+        return true;
+    };
     let take = async {
         let mut conn = server.connect(home).await?;
         let may = take_offline(&mut conn).await;
@@ -194,7 +222,8 @@ async fn take_offline(conn: &mut Connection) -> anyhow::Result<bool> {
     if !conn.is_open().await? {
         return Ok(true);
     }
-    conn.run("go offline", "set global offline_mode = on".into()).await?;
+    conn.run("go offline", "set global offline_mode = on".into())
+        .await?;
     let began = tokio::time::Instant::now();
     while conn.waiting_sessions().await? > 0 {
         if began.elapsed() > LET_GO_WITHIN {

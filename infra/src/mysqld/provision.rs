@@ -25,8 +25,13 @@ const CONNECT_TRIES: u32 = u32::MAX;
 pub(crate) async fn first(home: &HomeDir, server: &Server) -> anyhow::Result<()> {
     let mut conn = server.connect(home).await?;
     // Nobody waits for a replica: there is none yet.
-    conn.run("open", "set global super_read_only = off; set global read_only = off".into()).await?;
-    let database = "create database if not exists podhost character set utf8mb4 collate utf8mb4_0900_ai_ci";
+    conn.run(
+        "open",
+        "set global super_read_only = off; set global read_only = off".into(),
+    )
+    .await?;
+    let database =
+        "create database if not exists podhost character set utf8mb4 collate utf8mb4_0900_ai_ci";
     conn.run("create the database", database.into()).await?;
     for account in Account::ALL {
         create(home, server, &mut conn, account).await?;
@@ -34,7 +39,11 @@ pub(crate) async fn first(home: &HomeDir, server: &Server) -> anyhow::Result<()>
     conn.close().await;
     let mut conn = server.connect(home).await?;
     // The operator's account is there: the door without a password is closed.
-    conn.run("lock root", "alter user 'root'@'localhost' account lock".into()).await?;
+    conn.run(
+        "lock root",
+        "alter user 'root'@'localhost' account lock".into(),
+    )
+    .await?;
     migrate(server, &mut conn).await?;
     let pod = server.pod;
     // The control server's first transaction at this server raises the term.
@@ -42,7 +51,8 @@ pub(crate) async fn first(home: &HomeDir, server: &Server) -> anyhow::Result<()>
         "insert into podhost.pod_identity (one, pod, term) values (1, {pod}, 0) on duplicate key update one = 1"
     );
     conn.run("write the identity", identity).await?;
-    conn.run("close", "set global super_read_only = on".into()).await?;
+    conn.run("close", "set global super_read_only = on".into())
+        .await?;
     check_identity(server, conn.identity().await?)?;
     conn.close().await;
     Ok(())
@@ -52,12 +62,16 @@ pub(crate) async fn first(home: &HomeDir, server: &Server) -> anyhow::Result<()>
 pub(crate) async fn migrate(server: &Server, conn: &mut Connection) -> anyhow::Result<()> {
     conn.run("use the database", "use podhost".into()).await?;
     let migrated = migrate::pod(&mut conn.conn).await;
-    migrated.map(|_| ()).with_context(|| format!("migrate {}", server.name))
+    migrated
+        .map(|_| ())
+        .with_context(|| format!("migrate {}", server.name))
 }
 
 /// Refuses another pod's database.
 pub(crate) fn check_identity(server: &Server, identity: Option<u32>) -> anyhow::Result<bool> {
-    let Some(found) = identity else { return Ok(false) };
+    let Some(found) = identity else {
+        return Ok(false);
+    };
     ensure!(
         found == server.pod.get(),
         "{} holds the database of pod {found}, not of pod {}: nothing is done to it; its data folder belongs elsewhere",
@@ -76,7 +90,10 @@ async fn create(
     let user = format!("'{}'@'%'", account.user());
     let password = account.password(home, server.pod)?;
     // The password's alphabet has no quote (see `secrets`).
-    let by = format!("identified with caching_sha2_password by '{}'", password.expose_secret());
+    let by = format!(
+        "identified with caching_sha2_password by '{}'",
+        password.expose_secret()
+    );
     let grants = match account {
         Account::Operator => format!("grant all on *.* to {user} with grant option"),
         Account::App => format!("grant select, insert, update, delete on podhost.* to {user}"),
@@ -86,30 +103,27 @@ async fn create(
         Account::Replication => format!("grant replication slave on *.* to {user}"),
     };
     let sql = format!("create user if not exists {user} {by}; alter user {user} {by}; {grants}");
-    conn.run(&format!("create account {}", account.user()), sql).await
+    conn.run(&format!("create account {}", account.user()), sql)
+        .await
 }
 
 /// Makes an empty server follow the first, and waits until it has everything.
-pub(crate) async fn replica(home: &HomeDir, server: &Server, source: &Server) -> anyhow::Result<()> {
-    let mut conn = server.connect(home).await?;
-    let password = Account::Replication.password(home, server.pod)?;
-    let source_of = format!(
-        "stop replica; change replication source to source_host = '127.0.0.1', source_port = {port}, \
-         source_user = '{user}', source_password = '{password}', source_auto_position = 1, get_source_public_key = 1, \
-         source_heartbeat_period = {HEARTBEAT_SECONDS}, source_connect_retry = 1, source_retry_count = {CONNECT_TRIES}; \
-         start replica",
-        port = source.port,
-        user = Account::Replication.user(),
-        password = password.expose_secret(),
-    );
-    conn.run(&format!("follow {}", source.name), source_of).await?;
+///
+/// The accounts come to it by the same way as everything else: for a moment root is let in, then the operator without
+/// rights, then the operator. So a refusal is no fault before the time is up, also when an earlier try was cut off just then.
+pub(crate) async fn replica(
+    home: &HomeDir,
+    server: &Server,
+    source: &Server,
+) -> anyhow::Result<()> {
     let began = tokio::time::Instant::now();
-    // The identity is the last thing that the first server wrote. Until it is there the accounts are on their way too: now
-    // root is let in, now the operator, now the operator without rights.
+    let mut told = false;
     loop {
-        let fault = match look(home, server).await {
-            Ok((Some(identity), _)) => return check_identity(server, Some(identity)).map(|_| ()),
-            Ok((None, fault)) => fault,
+        let fault = match follow(home, server, source, &mut told).await {
+            Ok(Following::Whole(identity)) => {
+                return check_identity(server, Some(identity)).map(|_| ());
+            }
+            Ok(Following::Partly(fault)) => fault,
             Err(fault) => Some(format!("{fault:#}")),
         };
         ensure!(
@@ -123,11 +137,40 @@ pub(crate) async fn replica(home: &HomeDir, server: &Server, source: &Server) ->
     }
 }
 
-/// A new replica's identity, else why it may have none.
-async fn look(home: &HomeDir, server: &Server) -> anyhow::Result<(Option<u32>, Option<String>)> {
+/// How far a new replica is.
+enum Following {
+    /// It has the identity, the last thing that the first server wrote.
+    Whole(u32),
+    /// It has not, and may say why.
+    Partly(Option<String>),
+}
+
+async fn follow(
+    home: &HomeDir,
+    server: &Server,
+    source: &Server,
+    told: &mut bool,
+) -> anyhow::Result<Following> {
     let mut conn = server.connect(home).await?;
-    let identity = conn.identity().await?;
-    let fault = if identity.is_some() { None } else { conn.replication_fault().await? };
+    if let Some(identity) = conn.identity().await? {
+        conn.close().await;
+        return Ok(Following::Whole(identity));
+    }
+    if !*told {
+        let password = Account::Replication.password(home, server.pod)?;
+        let orders = format!(
+            "stop replica; change replication source to source_host = '127.0.0.1', source_port = {port}, \
+             source_user = '{user}', source_password = '{password}', source_auto_position = 1, \
+             get_source_public_key = 1, source_heartbeat_period = {HEARTBEAT_SECONDS}, \
+             source_connect_retry = 1, source_retry_count = {CONNECT_TRIES}; start replica",
+            port = source.port,
+            user = Account::Replication.user(),
+            password = password.expose_secret(),
+        );
+        conn.run(&format!("follow {}", source.name), orders).await?;
+        *told = true;
+    }
+    let fault = conn.replication_fault().await?;
     conn.close().await;
-    Ok((identity, fault))
+    Ok(Following::Partly(fault))
 }

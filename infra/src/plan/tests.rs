@@ -8,7 +8,10 @@ use super::*;
 use crate::layout::tests::{fleet, layout, pod};
 
 fn all_well(layout: &Layout, pods: &[PodWish]) -> Observed {
-    let seen = UnitSeen { file: true, running: true };
+    let seen = UnitSeen {
+        file: true,
+        running: true,
+    };
     let well = PodSeen {
         secrets: true,
         data: true,
@@ -19,10 +22,17 @@ fn all_well(layout: &Layout, pods: &[PodWish]) -> Observed {
         migrated: true,
         activated: true,
     };
-    let registered = pods.iter().map(|pod| (pod.id, layout.registration(pod, None).into_pod(pod.id))).collect();
+    let registered = pods
+        .iter()
+        .map(|pod| (pod.id, layout.registration(pod, None).into_pod(pod.id)))
+        .collect();
     Observed {
         secrets: true,
-        units: layout.units.keys().map(|name| (name.clone(), seen)).collect(),
+        units: layout
+            .units
+            .keys()
+            .map(|name| (name.clone(), seen))
+            .collect(),
         pods: pods.iter().map(|pod| (pod.id, well.clone())).collect(),
         control: Some(ControlSeen { pods: registered }),
         surplus: Vec::new(),
@@ -38,7 +48,13 @@ fn a_fleet_that_is_as_wished_needs_nothing() {
     let fleet = fleet(vec![pod(1, "north"), pod(2, "south")]);
     let layout = layout(&fleet);
     let plan = plan(&layout, &fleet.pods, &all_well(&layout, &fleet.pods));
-    assert_eq!(plan, Plan { steps: vec![], notes: vec![] });
+    assert_eq!(
+        plan,
+        Plan {
+            steps: vec![],
+            notes: vec![]
+        }
+    );
     assert!(plan.to_string().starts_with("Nothing to do"));
 }
 
@@ -85,9 +101,18 @@ fn a_third_pod_touches_nothing_of_the_others() {
     let two = fleet(vec![pod(1, "north"), pod(2, "south")]);
     let three = fleet(vec![pod(1, "north"), pod(2, "south"), pod(3, "east")]);
     let seen = all_well(&layout(&two), &two.pods);
-    let mut seen = Observed { control: seen.control, ..seen };
+    let mut seen = Observed {
+        control: seen.control,
+        ..seen
+    };
     // Its token stands in the control server's file, which is another text now.
-    seen.units.insert(CONTROL.into(), UnitSeen { file: false, running: true });
+    seen.units.insert(
+        CONTROL.into(),
+        UnitSeen {
+            file: false,
+            running: true,
+        },
+    );
     let plan = plan(&layout_with_ports_of(&two, &three), &three.pods, &seen);
     assert_eq!(plan.steps[1], Step::ControlFile);
     let third = PodId::new(3).ok();
@@ -97,7 +122,10 @@ fn a_third_pod_touches_nothing_of_the_others() {
 }
 
 /// The bigger fleet, with the units of the smaller one where they are.
-fn layout_with_ports_of(small: &crate::fleet_file::FleetFile, big: &crate::fleet_file::FleetFile) -> Layout {
+fn layout_with_ports_of(
+    small: &crate::fleet_file::FleetFile,
+    big: &crate::fleet_file::FleetFile,
+) -> Layout {
     use crate::layout::tests::{ports, programs};
     let mut all = ports(big);
     for (index, (_, unit)) in all.iter_mut().enumerate() {
@@ -122,12 +150,24 @@ fn only_what_is_missing_is_planned() {
     let shut = with(|seen, id| seen.pods.get_mut(&id).unwrap().primary_open = false);
     assert_eq!(shut, [Step::Open { pod: id }]);
     let renamed = with(|seen, id| {
-        seen.control.as_mut().unwrap().pods.get_mut(&id).unwrap().name = "old".into();
+        seen.control
+            .as_mut()
+            .unwrap()
+            .pods
+            .get_mut(&id)
+            .unwrap()
+            .name = "old".into();
     });
     assert_eq!(renamed, [Step::Register { pod: id }]);
     // What an operator decided about a pod's service stays.
     let drained = with(|seen, id| {
-        seen.control.as_mut().unwrap().pods.get_mut(&id).unwrap().status = crate::api::PodStatus::Draining;
+        seen.control
+            .as_mut()
+            .unwrap()
+            .pods
+            .get_mut(&id)
+            .unwrap()
+            .status = crate::api::PodStatus::Draining;
     });
     assert_eq!(drained, []);
 }
@@ -141,9 +181,21 @@ fn a_surplus_process_goes_and_a_pod_missing_in_the_file_stays() {
         (unit.name, unit.kind, unit.pod) = (name.into(), kind, PodId::new(id).ok());
         unit
     };
-    let surplus = vec![unit("pod-1-3", Kind::Pod, 1), unit("mysql-2-1", Kind::Mysql, 2), unit("pod-2-1", Kind::Pod, 2)];
-    let seen = Observed { surplus, ..all_well(&layout, &fleet.pods) };
+    let surplus = vec![
+        unit("pod-1-3", Kind::Pod, 1),
+        unit("mysql-2-1", Kind::Mysql, 2),
+        unit("pod-2-1", Kind::Pod, 2),
+    ];
+    let seen = Observed {
+        surplus,
+        ..all_well(&layout, &fleet.pods)
+    };
     let plan = plan(&layout, &fleet.pods, &seen);
-    assert_eq!(plan.steps, [Step::Remove { unit: "pod-1-3".into() }]);
+    assert_eq!(
+        plan.steps,
+        [Step::Remove {
+            unit: "pod-1-3".into()
+        }]
+    );
     assert_eq!(plan.notes.len(), 2);
 }

@@ -44,7 +44,10 @@ pub(super) async fn known(world: &World, pod: PodId) -> anyhow::Result<Option<Po
 
 /// The port of the primary that the catalog names.
 pub(super) fn primary_port(pod: &Pod) -> Option<u16> {
-    let primary = pod.endpoints.iter().find(|it| it.role == EndpointRole::Primary)?;
+    let primary = pod
+        .endpoints
+        .iter()
+        .find(|it| it.role == EndpointRole::Primary)?;
     primary.address.rsplit(':').next()?.parse().ok()
 }
 
@@ -55,7 +58,9 @@ pub(super) async fn token_is_known(world: &World, pod: PodId) -> bool {
 /// Tells the control server to read its tokens again; one that does not is started again.
 pub(super) async fn make_token_known(world: &World, pod: PodId) -> anyhow::Result<()> {
     let home = &world.home;
-    let pid = RunState::load(home, CONTROL).and_then(|run| run.pid).context("the control server does not run")?;
+    let pid = RunState::load(home, CONTROL)
+        .and_then(|run| run.pid)
+        .context("the control server does not run")?;
     if let Some(process) = Process::open(pid, &Mark::new(home, CONTROL)) {
         process.signal(Signal::HUP)?;
         if wait_for_token(world, pod, REREAD_WITHIN).await {
@@ -87,7 +92,9 @@ async fn wait_for_token(world: &World, pod: PodId, within: Duration) -> bool {
 
 pub(super) async fn is_registered(world: &World, pod: PodId) -> anyhow::Result<bool> {
     let wish = wish(world, pod)?;
-    Ok(known(world, pod).await?.is_some_and(|known| world.layout.is_registered(wish, &known)))
+    Ok(known(world, pod)
+        .await?
+        .is_some_and(|known| world.layout.is_registered(wish, &known)))
 }
 
 pub(super) async fn register(world: &World, pod: PodId) -> anyhow::Result<()> {
@@ -99,7 +106,12 @@ pub(super) async fn register(world: &World, pod: PodId) -> anyhow::Result<()> {
 
 /// Takes a new pod into service. Once: later its status is what operators make it.
 pub(super) async fn activate(world: &World, pod: PodId) -> anyhow::Result<()> {
-    let change = PodStatusChange { status: PodStatus::Active, reason: Some("it serves".into()) };
-    control(world)?.pod_status(&pod.to_string(), &change).await?;
+    let change = PodStatusChange {
+        status: PodStatus::Active,
+        reason: Some("it serves".into()),
+    };
+    control(world)?
+        .pod_status(&pod.to_string(), &change)
+        .await?;
     Ok(write_durably(&world.home.pod_activated(pod), b"", 0o600)?)
 }

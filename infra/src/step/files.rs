@@ -29,12 +29,17 @@ pub(super) fn is_written(wanted: &Wanted) -> bool {
 /// keep its program from starting.
 pub(super) async fn write(units: &[&Wanted]) -> anyhow::Result<()> {
     let units = units.iter().filter(|wanted| !is_written(wanted));
-    futures::future::try_join_all(units.map(|wanted| write_one(wanted))).await.map(|_| ())
+    futures::future::try_join_all(units.map(|wanted| write_one(wanted)))
+        .await
+        .map(|_| ())
 }
 
 async fn write_one(wanted: &Wanted) -> anyhow::Result<()> {
     let file = &wanted.file;
-    let folder = file.path.parent().context("a configuration file without a folder")?;
+    let folder = file
+        .path
+        .parent()
+        .context("a configuration file without a folder")?;
     make_folder(folder)?;
     if let Some(command) = &file.check {
         let draft = file.path.with_extension("draft");
@@ -51,8 +56,14 @@ async fn check(command: &[String], path: &Path, draft: &Path) -> anyhow::Result<
     let (path, draft) = (path.to_string_lossy(), draft.to_string_lossy());
     let mut words = command.iter().map(|word| word.replace(&*path, &draft));
     let program = words.next().context("an empty command")?;
-    let ran = Command::new(&program).args(words).stdin(Stdio::null()).kill_on_drop(true).output();
-    let ran = timeout(CHECK_WITHIN, ran).await.with_context(|| format!("{program} did not check it in time"))?;
+    let ran = Command::new(&program)
+        .args(words)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let ran = timeout(CHECK_WITHIN, ran)
+        .await
+        .with_context(|| format!("{program} did not check it in time"))?;
     let ran = ran.with_context(|| format!("run {program}"))?;
     ensure!(
         ran.status.success(),
@@ -71,7 +82,12 @@ pub(super) fn all_data(world: &World, pod: PodId) -> bool {
 /// Copies the fresh data folder to where there is none. A copy gets its name once it is whole.
 pub(super) async fn copy_data(world: &World, pod: PodId) -> anyhow::Result<()> {
     let fresh = world.mysqld.fresh_data().await?;
-    let wish = world.fleet.pods.iter().find(|it| it.id == pod).context("no such pod in fleet.toml")?;
+    let wish = world
+        .fleet
+        .pods
+        .iter()
+        .find(|it| it.id == pod)
+        .context("no such pod in fleet.toml")?;
     for k in wish.servers() {
         let folder = world.home.mysql(pod, k);
         if !has_data(&folder) {
@@ -89,8 +105,14 @@ async fn copy_one(fresh: &Path, folder: &Path) -> anyhow::Result<()> {
     }
     // Its files have holes, which the standard library's copy would fill with zeros.
     let mut copy = Command::new("cp");
-    copy.args(["-r", "--sparse=always", "--reflink=auto"]).arg(fresh).arg(&part);
-    let copied = timeout(COPY_WITHIN, copy.stdin(Stdio::null()).kill_on_drop(true).output()).await;
+    copy.args(["-r", "--sparse=always", "--reflink=auto"])
+        .arg(fresh)
+        .arg(&part);
+    let copied = timeout(
+        COPY_WITHIN,
+        copy.stdin(Stdio::null()).kill_on_drop(true).output(),
+    )
+    .await;
     let copied = copied.with_context(|| format!("copying to {} takes too long", part.display()))?;
     let copied = copied.context("run cp")?;
     ensure!(
@@ -118,8 +140,10 @@ mod tests {
         assert!(!has_data(&server));
         copy_one(&fresh, &server).await.unwrap();
         assert!(has_data(&server));
-        let names: Vec<_> =
-            std::fs::read_dir(server.join("data")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(server.join("data"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         assert_eq!(names, ["ibdata1"]);
     }
 
@@ -133,11 +157,19 @@ mod tests {
         let script = |body: &str| Some(["sh", "-c", body, "sh", &path].map(str::to_owned).to_vec());
         wanted.file.check = script("echo no such key >&2; exit 64");
         let fault = format!("{:#}", write(&[&wanted]).await.unwrap_err());
-        assert!(fault.contains("control") && fault.contains("no such key"), "{fault}");
+        assert!(
+            fault.contains("control") && fault.contains("no such key"),
+            "{fault}"
+        );
         assert!(!is_written(&wanted));
         wanted.file.check = script("test -s \"$1\"");
         write(&[&wanted]).await.unwrap();
         assert!(is_written(&wanted));
-        assert_eq!(std::fs::read_dir(root.path().join("control")).unwrap().count(), 1);
+        assert_eq!(
+            std::fs::read_dir(root.path().join("control"))
+                .unwrap()
+                .count(),
+            1
+        );
     }
 }

@@ -41,7 +41,8 @@ pub(super) async fn start(world: &World, units: &[&Wanted]) -> anyhow::Result<()
         world.home.path().display()
     );
     let lives = |wanted: &&Wanted| {
-        RunState::load(&world.home, &wanted.unit.name).is_some_and(|run| run.state == State::Running)
+        RunState::load(&world.home, &wanted.unit.name)
+            .is_some_and(|run| run.state == State::Running)
     };
     let (live, dead): (Vec<&Wanted>, Vec<&Wanted>) = units.iter().copied().partition(lives);
     for wanted in &dead {
@@ -69,11 +70,17 @@ async fn wait(world: &World, unit: &Unit) -> anyhow::Result<()> {
     let run = || RunState::load(&world.home, &unit.name);
     let restarts = run().map_or(0, |run| run.restarts);
     loop {
-        let Err(fault) = serves(&world.home, unit).await else { return Ok(()) };
+        let Err(fault) = serves(&world.home, unit).await else {
+            return Ok(());
+        };
         // One that ended twice will not serve: its reason is in its log, and said now.
         let ended = run().filter(|run| run.restarts > restarts && run.state == State::Waiting);
         if ended.is_some() || began.elapsed() > SERVES_WITHIN {
-            bail!("{} does not serve: {}", unit.name, why(world, unit, ended, &fault));
+            bail!(
+                "{} does not serve: {}",
+                unit.name,
+                why(world, unit, ended, &fault)
+            );
         }
         tokio::time::sleep(ASK_EVERY).await;
     }
@@ -84,8 +91,14 @@ fn why(world: &World, unit: &Unit, ended: Option<RunState>, fault: &anyhow::Erro
     let path = world.home.log_file(&unit.name);
     let log = std::fs::read_to_string(&path).unwrap_or_default();
     let lines: Vec<_> = log.lines().rev().take(5).collect();
-    let last: String = lines.into_iter().rev().map(|line| format!("\n  {line}")).collect();
-    let exit = ended.and_then(|run| run.last_exit).unwrap_or_else(|| format!("{fault:#}"));
+    let last: String = lines
+        .into_iter()
+        .rev()
+        .map(|line| format!("\n  {line}"))
+        .collect();
+    let exit = ended
+        .and_then(|run| run.last_exit)
+        .unwrap_or_else(|| format!("{fault:#}"));
     format!("{exit}; the end of {}:{last}", path.display())
 }
 
@@ -106,10 +119,17 @@ pub(crate) async fn serves(home: &HomeDir, unit: &Unit) -> anyhow::Result<()> {
 
 async fn answers(base: Option<&str>, path: &str) -> anyhow::Result<()> {
     let url = format!("{}{path}", base.context("a unit without an address")?);
-    let client = reqwest::Client::builder().no_proxy().timeout(ANSWER_WITHIN).build()?;
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(ANSWER_WITHIN)
+        .build()?;
     let answer = client.get(&url).send().await?;
     let status = answer.status();
-    ensure!(status.is_success(), "{url} answers {status}: {}", answer.text().await.unwrap_or_default().trim());
+    ensure!(
+        status.is_success(),
+        "{url} answers {status}: {}",
+        answer.text().await.unwrap_or_default().trim()
+    );
     Ok(())
 }
 
@@ -121,15 +141,23 @@ async fn redis_answers(port: u16) -> anyhow::Result<()> {
         stream.write_all(b"PING\r\n").await?;
         let mut answer = [0; 7];
         stream.read_exact(&mut answer).await?;
-        ensure!(answer == *b"+PONG\r\n", "it answers {:?}", String::from_utf8_lossy(&answer));
+        ensure!(
+            answer == *b"+PONG\r\n",
+            "it answers {:?}",
+            String::from_utf8_lossy(&answer)
+        );
         Ok(())
     };
-    tokio::time::timeout(ANSWER_WITHIN, ask).await.context("it does not answer")?
+    tokio::time::timeout(ANSWER_WITHIN, ask)
+        .await
+        .context("it does not answer")?
 }
 
 /// Ends a unit and forgets its wish.
 pub(super) async fn remove(world: &World, name: &str) -> anyhow::Result<()> {
-    let Some(mut unit) = Unit::load(&world.home, name)? else { return Ok(()) };
+    let Some(mut unit) = Unit::load(&world.home, name)? else {
+        return Ok(());
+    };
     if FleetLock::holder(&world.home.lock_file()).is_some() {
         unit.desired = Desired::Stopped;
         unit.save(&world.home)?;

@@ -23,7 +23,10 @@ fn servers(world: &World, pod: PodId) -> anyhow::Result<Vec<Server>> {
     let units = world.layout.of_pod(pod, Kind::Mysql);
     let servers: Vec<_> = units.iter().filter_map(|it| Server::of(&it.unit)).collect();
     let first = mysql_name(pod, 1);
-    anyhow::ensure!(servers.first().is_some_and(|it| it.name == first), "pod {pod} has no first database server");
+    anyhow::ensure!(
+        servers.first().is_some_and(|it| it.name == first),
+        "pod {pod} has no first database server"
+    );
     Ok(servers)
 }
 
@@ -66,7 +69,10 @@ pub(super) async fn follow(world: &World, pod: PodId) -> anyhow::Result<()> {
         Some(known) => catalog::primary_port(&known),
         None => None,
     };
-    let source = servers.iter().find(|it| Some(it.port) == primary).unwrap_or(&servers[0]);
+    let source = servers
+        .iter()
+        .find(|it| Some(it.port) == primary)
+        .unwrap_or(&servers[0]);
     let mut empty = Vec::new();
     for server in servers.iter().filter(|it| it.port != source.port) {
         let mut conn = server.connect(&world.home).await?;
@@ -75,7 +81,9 @@ pub(super) async fn follow(world: &World, pod: PodId) -> anyhow::Result<()> {
         }
         conn.close().await;
     }
-    let follow = empty.into_iter().map(|server| provision::replica(&world.home, server, source));
+    let follow = empty
+        .into_iter()
+        .map(|server| provision::replica(&world.home, server, source));
     futures::future::try_join_all(follow).await.map(|_| ())
 }
 
@@ -85,7 +93,9 @@ pub(super) async fn is_open(world: &World, pod: PodId) -> anyhow::Result<bool> {
 }
 
 async fn any_open(world: &World, pod: PodId) -> anyhow::Result<bool> {
-    let Some((_, conn)) = open_one(world, pod).await? else { return Ok(false) };
+    let Some((_, conn)) = open_one(world, pod).await? else {
+        return Ok(false);
+    };
     conn.close().await;
     Ok(true)
 }
@@ -103,7 +113,9 @@ async fn open_one(world: &World, pod: PodId) -> anyhow::Result<Option<(Server, C
 }
 
 pub(super) async fn is_migrated(world: &World, pod: PodId) -> anyhow::Result<bool> {
-    let Some((_, mut conn)) = open_one(world, pod).await? else { return Ok(false) };
+    let Some((_, mut conn)) = open_one(world, pod).await? else {
+        return Ok(false);
+    };
     let migrated = conn.is_migrated().await?;
     conn.close().await;
     Ok(migrated)
@@ -112,7 +124,8 @@ pub(super) async fn is_migrated(world: &World, pod: PodId) -> anyhow::Result<boo
 /// Forward only, safe to run again; a pod's processes refuse an older schema.
 pub(super) async fn migrate(world: &World, pod: PodId) -> anyhow::Result<()> {
     let open = open_one(world, pod).await?;
-    let (server, mut conn) = open.with_context(|| format!("no server of pod {pod} takes writes just now"))?;
+    let (server, mut conn) =
+        open.with_context(|| format!("no server of pod {pod} takes writes just now"))?;
     provision::migrate(&server, &mut conn).await?;
     conn.close().await;
     Ok(())
@@ -132,11 +145,16 @@ pub(super) async fn wait_until_open(world: &World, pod: PodId) -> anyhow::Result
             bail!(
                 "the control server has not opened pod {pod}'s primary after {OPENED_WITHIN:?}; its log is {}{}",
                 world.home.log_file(crate::layout::CONTROL).display(),
-                faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>()
+                faults
+                    .iter()
+                    .map(|fault| format!("\n  {fault}"))
+                    .collect::<String>()
             );
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    catalog::known(world, pod).await?.context("the control server does not know the pod any more")?;
+    catalog::known(world, pod)
+        .await?
+        .context("the control server does not know the pod any more")?;
     Ok(())
 }

@@ -26,7 +26,9 @@ pub(super) fn open(home: &HomeDir, unit: &str) -> Result<File, WriteError> {
 
 /// Brings every log back below its bound. One that cannot be (a full disk) is tried again the next time.
 pub(super) fn bound(home: &HomeDir) {
-    let Ok(entries) = std::fs::read_dir(home.path().join("logs")) else { return };
+    let Ok(entries) = std::fs::read_dir(home.path().join("logs")) else {
+        return;
+    };
     for entry in entries.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|end| end == "log") {
@@ -65,6 +67,9 @@ mod tests {
         bound_one(&path, 10).unwrap();
         log.write_all(b"b").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"b");
-        assert_eq!(std::fs::read(path.with_extension("log.1")).unwrap(), b"0123456789a");
+        assert_eq!(
+            std::fs::read(path.with_extension("log.1")).unwrap(),
+            b"0123456789a"
+        );
     }
 }

@@ -57,7 +57,15 @@ impl Runner {
         events: mpsc::UnboundedSender<Event>,
     ) -> Self {
         let name = wishes.borrow().name.clone();
-        Self { home, wishes, events, name, restarts: 0, pause: PAUSE_MIN, last_exit: None }
+        Self {
+            home,
+            wishes,
+            events,
+            name,
+            restarts: 0,
+            pause: PAUSE_MIN,
+            last_exit: None,
+        }
     }
 
     /// Runs until nobody wishes anything any more; by then it has ended its process.
@@ -138,7 +146,12 @@ impl Runner {
             .with_context(|| format!("run {program}"))?;
         let started_ms = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000_000;
         let started_ms = u64::try_from(started_ms).unwrap_or_default();
-        Ok(Running { child, unit, since: Instant::now(), started_ms })
+        Ok(Running {
+            child,
+            unit,
+            since: Instant::now(),
+            started_ms,
+        })
     }
 
     fn died(&mut self, running: &Running, exit: std::io::Result<ExitStatus>) {
@@ -149,19 +162,28 @@ impl Runner {
             Ok(status) => status.to_string(),
             Err(fault) => fault.to_string(),
         };
-        self.report(format!("died ({how}), is started again in {:?}", self.pause));
+        self.report(format!(
+            "died ({how}), is started again in {:?}",
+            self.pause
+        ));
         self.last_exit = Some(how);
     }
 
     fn report(&mut self, what: String) {
         let log = self.home.log_file(&self.name);
-        let _ = self.events.send(format!("{} {what}; its log is {}", self.name, log.display()));
+        let _ = self.events.send(format!(
+            "{} {what}; its log is {}",
+            self.name,
+            log.display()
+        ));
         self.last_exit = Some(what);
     }
 
     /// Ends the process as its unit says, and with SIGKILL when its patience is over.
     async fn end(&mut self, running: &mut Running) {
-        let Some(pid) = pid_of(&running.child) else { return };
+        let Some(pid) = pid_of(&running.child) else {
+            return;
+        };
         let ask = match running.unit.stop {
             Stop::Term => true,
             Stop::Mysql => admin::may_be_asked_to_end(&self.home, &running.unit).await,
@@ -186,7 +208,9 @@ impl Runner {
             started_ms: running.map(|running| running.started_ms),
             restarts: self.restarts,
             state,
-            revision: running.map(|running| running.unit.revision.clone()).unwrap_or_default(),
+            revision: running
+                .map(|running| running.unit.revision.clone())
+                .unwrap_or_default(),
             last_exit: self.last_exit.clone(),
         };
         if let Err(fault) = run.save(&self.home, &self.name) {

@@ -46,10 +46,18 @@ async fn fleet(units: &[Unit]) -> Fleet {
     for unit in units {
         unit.save(&home).unwrap();
     }
-    let lock = crate::home_dir::FleetLock::take(&home.lock_file()).await.unwrap();
+    let lock = crate::home_dir::FleetLock::take(&home.lock_file())
+        .await
+        .unwrap();
     let (events, heard) = mpsc::unbounded_channel();
     let supervisor = Supervisor::start(home.clone(), events);
-    Fleet { home, supervisor, _lock: lock, _folder: folder, _events: heard }
+    Fleet {
+        home,
+        supervisor,
+        _lock: lock,
+        _folder: folder,
+        _events: heard,
+    }
 }
 
 #[tokio::test]
@@ -57,14 +65,27 @@ async fn what_dies_is_back_within_a_second_and_what_is_stopped_stays_so() {
     let fleet = fleet(&[unit("redis-1", Kind::Redis, "exec sleep 60")]).await;
     let first = running(&fleet.home, "redis-1", None).await;
     let began = tokio::time::Instant::now();
-    order(&fleet.home, "redis-1", Order::Kill, SOON).await.unwrap();
+    order(&fleet.home, "redis-1", Order::Kill, SOON)
+        .await
+        .unwrap();
     let second = running(&fleet.home, "redis-1", Some(first)).await;
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(RunState::load(&fleet.home, "redis-1").unwrap().restarts, 1);
-    order(&fleet.home, "redis-1", Order::Stop, SOON).await.unwrap();
+    order(&fleet.home, "redis-1", Order::Stop, SOON)
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert!(proc::of_fleet(&fleet.home).unwrap().is_empty(), "it stays stopped");
-    order(&fleet.home, "redis-1", Order::Start, SOON).await.unwrap();
+    assert!(
+        proc::of_fleet(&fleet.home).unwrap().is_empty(),
+        "it stays stopped"
+    );
+    order(&fleet.home, "redis-1", Order::Start, SOON)
+        .await
+        .unwrap();
     running(&fleet.home, "redis-1", Some(second)).await;
     fleet.supervisor.stop().await.unwrap();
 }
@@ -90,9 +111,16 @@ async fn another_revision_means_another_process_and_a_removed_wish_none() {
 async fn a_fleet_ends_clients_first_and_leaves_no_process() {
     // Each writes its name into one file when it is asked to end.
     let script = |name: &str| {
-        format!("trap 'echo {name} >> order; exit' TERM; touch up-{name}; while :; do sleep 0.05; done")
+        format!(
+            "trap 'echo {name} >> order; exit' TERM; touch up-{name}; while :; do sleep 0.05; done"
+        )
     };
-    let kinds = [("control", Kind::Control), ("edge-1", Kind::Edge), ("pod-1-1", Kind::Pod), ("redis-1", Kind::Redis)];
+    let kinds = [
+        ("control", Kind::Control),
+        ("edge-1", Kind::Edge),
+        ("pod-1-1", Kind::Pod),
+        ("redis-1", Kind::Redis),
+    ];
     let units = kinds.map(|(name, kind)| unit(name, kind, &script(name)));
     let fleet = fleet(&units).await;
     for (name, _) in kinds {
@@ -105,20 +133,36 @@ async fn a_fleet_ends_clients_first_and_leaves_no_process() {
     let home = fleet.home.clone();
     fleet.supervisor.stop().await.unwrap();
     let order = std::fs::read_to_string(home.path().join("order")).unwrap();
-    assert_eq!(order.lines().collect::<Vec<_>>(), ["edge-1", "pod-1-1", "redis-1", "control"]);
+    assert_eq!(
+        order.lines().collect::<Vec<_>>(),
+        ["edge-1", "pod-1-1", "redis-1", "control"]
+    );
     assert!(proc::of_fleet(&home).unwrap().is_empty());
     // Ending a fleet is no wish: the next start runs the same units.
-    assert!(Unit::all(&home).unwrap().iter().all(|unit| unit.desired == Desired::Running));
+    assert!(
+        Unit::all(&home)
+            .unwrap()
+            .iter()
+            .all(|unit| unit.desired == Desired::Running)
+    );
 }
 
 #[tokio::test]
 async fn leftovers_of_a_killed_supervisor_are_ended() {
-    let fleet = fleet(&[unit("pod-1-1", Kind::Pod, "trap '' TERM; while :; do sleep 0.05; done")]).await;
+    let fleet = fleet(&[unit(
+        "pod-1-1",
+        Kind::Pod,
+        "trap '' TERM; while :; do sleep 0.05; done",
+    )])
+    .await;
     running(&fleet.home, "pod-1-1", None).await;
     // As if it had been killed: nothing is told to end.
     fleet.supervisor.reconciler.abort();
     let left = end_leftovers(&fleet.home).await.unwrap();
-    assert_eq!(left.iter().filter(|unit| *unit == "pod-1-1").count(), left.len());
+    assert_eq!(
+        left.iter().filter(|unit| *unit == "pod-1-1").count(),
+        left.len()
+    );
     assert!(!left.is_empty());
 }
 
@@ -132,6 +176,9 @@ async fn a_log_can_be_read_by_its_owner_alone() {
         assert!(began.elapsed() < SOON);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(&log).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     fleet.supervisor.stop().await.unwrap();
 }

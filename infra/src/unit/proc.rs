@@ -48,7 +48,9 @@ pub struct Process {
 impl Process {
     /// The process of this id if it carries this mark.
     pub fn open(pid: u32, mark: &Mark) -> Option<Self> {
-        Self::open_if(pid, |value| (value == mark.0).then(|| value.rsplit(':').next().unwrap_or_default().to_owned()))
+        Self::open_if(pid, |value| {
+            (value == mark.0).then(|| value.rsplit(':').next().unwrap_or_default().to_owned())
+        })
     }
 
     /// Opens first and looks then: what was looked at is what is held.
@@ -68,7 +70,11 @@ impl Process {
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         match pidfd_send_signal(&self.handle, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => anyhow::bail!("process {} ({}) cannot be signalled: {errno}", self.pid, self.unit),
+            Err(errno) => anyhow::bail!(
+                "process {} ({}) cannot be signalled: {errno}",
+                self.pid,
+                self.unit
+            ),
         }
     }
 
@@ -97,17 +103,28 @@ pub fn of_fleet(home: &HomeDir) -> anyhow::Result<Vec<Process>> {
     let prefix = format!("{}:", home.path().display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
-        let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        let pid = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
         // A name without a further colon: a fleet may lie within another one's folder.
-        let unit = |mark: &str| mark.strip_prefix(&prefix).filter(|unit| !unit.contains(['/', ':'])).map(str::to_owned);
-        found.extend(pid.filter(|pid| *pid != std::process::id()).and_then(|pid| Process::open_if(pid, unit)));
+        let unit = |mark: &str| {
+            mark.strip_prefix(&prefix)
+                .filter(|unit| !unit.contains(['/', ':']))
+                .map(str::to_owned)
+        };
+        found.extend(
+            pid.filter(|pid| *pid != std::process::id())
+                .and_then(|pid| Process::open_if(pid, unit)),
+        );
     }
     Ok(found)
 }
 
 /// The mark of a process. None for other users' and for those without one.
 fn mark_of(pid: u32) -> Option<String> {
-    let environment = std::fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
+    let environment =
+        std::fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
     let prefix = format!("{MARK}=");
     environment
         .split(|byte| *byte == 0)
@@ -126,7 +143,12 @@ mod tests {
         let home = HomeDir::at(folder.path());
         let mark = Mark::new(&home, "redis-1");
         let sleep = |mark: &str| {
-            tokio::process::Command::new("sleep").arg("60").env(MARK, mark).kill_on_drop(true).spawn().unwrap()
+            tokio::process::Command::new("sleep")
+                .arg("60")
+                .env(MARK, mark)
+                .kill_on_drop(true)
+                .spawn()
+                .unwrap()
         };
         let mut ours = sleep(mark.value());
         let other = sleep(&format!("{}/other:redis-1", folder.path().display()));
@@ -139,8 +161,17 @@ mod tests {
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         };
-        assert_eq!(found.iter().map(|p| (p.pid, p.unit.as_str())).collect::<Vec<_>>(), [(pid, "redis-1")]);
-        assert!(Process::open(other.id().unwrap(), &mark).is_none(), "another fleet's");
+        assert_eq!(
+            found
+                .iter()
+                .map(|p| (p.pid, p.unit.as_str()))
+                .collect::<Vec<_>>(),
+            [(pid, "redis-1")]
+        );
+        assert!(
+            Process::open(other.id().unwrap(), &mark).is_none(),
+            "another fleet's"
+        );
         let process = Process::open(pid, &mark).unwrap();
         assert!(!process.gone(Duration::from_millis(30)).await);
         process.kill().unwrap();

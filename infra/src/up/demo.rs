@@ -28,11 +28,19 @@ pub(super) const HANDLES: [&str; 2] = ["snow", "ember"];
 const DEMOS: [Demo; 2] = [
     Demo {
         handle: HANDLES[0],
-        products: [("Woollen hat", "24.00", 40), ("Snow globe", "18.50", 25), ("Sledge", "89.00", 5)],
+        products: [
+            ("Woollen hat", "24.00", 40),
+            ("Snow globe", "18.50", 25),
+            ("Sledge", "89.00", 5),
+        ],
     },
     Demo {
         handle: HANDLES[1],
-        products: [("Storm lantern", "39.00", 30), ("Box of matches", "1.20", 500), ("Fire bowl", "129.00", 4)],
+        products: [
+            ("Storm lantern", "39.00", 30),
+            ("Box of matches", "1.20", 500),
+            ("Fire bowl", "129.00", 4),
+        ],
     },
 ];
 
@@ -53,10 +61,16 @@ pub(super) async fn make(world: &World) -> anyhow::Result<()> {
     let control = observe::control(&world.home)?.context("the fleet has no control server")?;
     let edge = Merchant::new(world)?;
     for (index, demo) in DEMOS.iter().enumerate() {
-        note(&format!("making the demo shop {:?} with {} products", demo.handle, demo.products.len()));
+        note(&format!(
+            "making the demo shop {:?} with {} products",
+            demo.handle,
+            demo.products.len()
+        ));
         let pod = &world.fleet.pods[index % world.fleet.pods.len()];
         let token = shop(&control, demo.handle, &pod.name).await?;
-        edge.fill(demo, &token).await.with_context(|| format!("fill the shop {:?}", demo.handle))?;
+        edge.fill(demo, &token)
+            .await
+            .with_context(|| format!("fill the shop {:?}", demo.handle))?;
     }
     Ok(write_durably(&done, b"", 0o600)?)
 }
@@ -77,7 +91,14 @@ async fn shop(control: &Control, handle: &str, pod: &str) -> anyhow::Result<Stri
         }
         Err(fault) => return Err(fault.into()),
     }
-    let made = control.token_make(handle, &TokenNew { label: Some("demo products".into()) }).await?;
+    let made = control
+        .token_make(
+            handle,
+            &TokenNew {
+                label: Some("demo products".into()),
+            },
+        )
+        .await?;
     let token = made.token;
     Ok(token)
 }
@@ -103,13 +124,21 @@ impl Merchant {
             let product = json!({ "title": title, "price": price, "currency": "USD", "available": available });
             // The same key again is the same product.
             let key = format!("demo-{}-{index}", demo.handle);
-            self.post(demo.handle, "/api/v1/products", token, &key, &product).await?;
+            self.post(demo.handle, "/api/v1/products", token, &key, &product)
+                .await?;
         }
         Ok(())
     }
 
     /// Tried again while the edge does not know the shop yet, or its pod is just becoming ready. The key makes that safe.
-    async fn post(&self, handle: &str, path: &str, token: &str, key: &str, body: &Value) -> anyhow::Result<()> {
+    async fn post(
+        &self,
+        handle: &str,
+        path: &str,
+        token: &str,
+        key: &str,
+        body: &Value,
+    ) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
             let request = self
@@ -119,14 +148,21 @@ impl Merchant {
                 .header(AUTHORIZATION, format!("Bearer {token}"))
                 .header("idempotency-key", key)
                 .json(body);
-            let answer = request.send().await.with_context(|| format!("ask the edge at {}", self.edge))?;
+            let answer = request
+                .send()
+                .await
+                .with_context(|| format!("ask the edge at {}", self.edge))?;
             let status = answer.status();
             if status.is_success() {
                 return Ok(());
             }
-            let passing = [StatusCode::NOT_FOUND, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
+            let passing =
+                [StatusCode::NOT_FOUND, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
             if !passing || began.elapsed() > ROUTED_WITHIN {
-                bail!("{path} answers {status}: {}", answer.text().await.unwrap_or_default().trim());
+                bail!(
+                    "{path} answers {status}: {}",
+                    answer.text().await.unwrap_or_default().trim()
+                );
             }
             tokio::time::sleep(TRY_EVERY).await;
         }

@@ -34,7 +34,12 @@ pub(super) fn addresses(world: &World) -> anyhow::Result<Addresses> {
     Ok(Addresses {
         pid: std::process::id(),
         home: world.home.path().display().to_string(),
-        edges: world.layout.edges().iter().filter_map(|it| it.unit.facts.http.clone()).collect(),
+        edges: world
+            .layout
+            .edges()
+            .iter()
+            .filter_map(|it| it.unit.facts.http.clone())
+            .collect(),
         control: http(CONTROL)?,
     })
 }
@@ -51,11 +56,19 @@ pub(super) fn local_edge(world: &World) -> anyhow::Result<String> {
 
 /// Says it, on stdout: it is what was asked for.
 pub(super) async fn say(world: &World, addresses: &Addresses) -> anyhow::Result<()> {
-    let Addresses { pid: _, home, edges, control } = addresses;
+    let Addresses {
+        pid: _,
+        home,
+        edges,
+        control,
+    } = addresses;
     let mut text = String::new();
     writeln!(text, "\nThe fleet serves.")?;
     writeln!(text, "  edge     {}", edges.join("  "))?;
-    writeln!(text, "  control  {control}  (a console for looking; `podctl status` shows everything)")?;
+    writeln!(
+        text,
+        "  control  {control}  (a console for looking; `podctl status` shows everything)"
+    )?;
     writeln!(text, "  home     {home}")?;
     if let Some(product) = first_product(world).await {
         let port = world.fleet.edge.listen.port();
@@ -65,9 +78,14 @@ pub(super) async fn say(world: &World, addresses: &Addresses) -> anyhow::Result<
         }
         writeln!(text, "\nBuy something:\n\n{}", checkout(world, &product)?)?;
     }
-    writeln!(text, "\nCtrl-C ends everything; the next start has the same shops and orders.")?;
+    writeln!(
+        text,
+        "\nCtrl-C ends everything; the next start has the same shops and orders."
+    )?;
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("write to stdout")
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("write to stdout")
 }
 
 /// A command that works as it stands, any number of times: each run is an order of its own.
@@ -86,7 +104,11 @@ async fn first_product(world: &World) -> Option<String> {
     if !world.home.demo_file().exists() {
         return None;
     }
-    let http = reqwest::Client::builder().no_proxy().timeout(CALL_WITHIN).build().ok()?;
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(CALL_WITHIN)
+        .build()
+        .ok()?;
     let url = format!("{}/api/v1/products", local_edge(world).ok()?);
     let host = format!("{}.{}", HANDLES[0], world.fleet.base_domain);
     let answer = http.get(url).header(HOST, host).send().await.ok()?;

@@ -14,12 +14,17 @@ const SPARE_MB: u64 = 300;
 
 pub(super) fn check(home: &HomeDir, fleet: &FleetFile) -> anyhow::Result<()> {
     let path = home.path();
-    let disk = rustix::fs::statvfs(path).with_context(|| format!("look at the disk of {}", path.display()))?;
+    let disk = rustix::fs::statvfs(path)
+        .with_context(|| format!("look at the disk of {}", path.display()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize) >> 20;
     let fresh: usize = fleet
         .pods
         .iter()
-        .map(|pod| pod.servers().filter(|k| !has_data(&home.mysql(pod.id, *k))).count())
+        .map(|pod| {
+            pod.servers()
+                .filter(|k| !has_data(&home.mysql(pod.id, *k)))
+                .count()
+        })
         .sum();
     ensure_room(path, free, needed(fresh as u64))
 }
@@ -43,8 +48,13 @@ mod tests {
 
     #[test]
     fn a_disk_without_room_is_refused_with_both_figures() {
-        let fault = ensure_room("/x".as_ref(), 299, needed(0)).unwrap_err().to_string();
-        assert!(fault.contains("/x") && fault.contains("299 MB") && fault.contains("300 MB"), "{fault}");
+        let fault = ensure_room("/x".as_ref(), 299, needed(0))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            fault.contains("/x") && fault.contains("299 MB") && fault.contains("300 MB"),
+            "{fault}"
+        );
         assert!(ensure_room("/x".as_ref(), 300, needed(0)).is_ok());
         assert!(needed(6) > needed(0));
     }
