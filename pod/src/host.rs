@@ -28,7 +28,8 @@ pub struct Job {
     pub name: &'static str,
     /// How often to look for due shops.
     pub every: Duration,
-    /// A query whose one column is `shop_id`: the shops that have something due. With a `limit`.
+    /// A query whose one column is `shop_id`: the shops that have something due. With a `limit`, and of shops whose home is
+    /// `serving`: the others are passed over afterwards, and would fill the page for ever.
     pub due: Cow<'static, str>,
     /// What to do for one.
     pub run: Box<JobRun>,

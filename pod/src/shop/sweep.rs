@@ -21,7 +21,10 @@ pub(crate) fn job(limits: Limits) -> Job {
     Job {
         name: "payments",
         every: limits.sweep_every,
-        due: "select distinct shop_id from payment where due_at <= utc_timestamp(3) limit 100"
+        // Serving shops only: frozen ones, and copies of shops that moved away, would fill the page for ever.
+        due: "select distinct p.shop_id from payment p
+                join shop_home h on h.shop_id = p.shop_id and h.state = 'serving'
+              where p.due_at <= utc_timestamp(3) limit 100"
             .into(),
         run: Box::new(move |app, shop| Box::pin(async move { sweep(&app, &shop, limits).await })),
     }
