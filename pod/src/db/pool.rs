@@ -169,6 +169,8 @@ impl Pool {
                 Ok(Ok(()))
             )
         {
+            // The others are likely dead too, and each would cost this request another wait for its ping.
+            self.drop_idle();
             return None;
         }
         Some((idle.raw, (idle.id, idle.born)))
