@@ -70,8 +70,8 @@ impl Limits {
     /// Reads the table `[shop]`.
     pub fn read(s: &mut Section<'_>) -> Self {
         let limits = Self {
-            // An order's lines are counted in a `smallint`.
-            lines: s.within("lines", LINES, 1..=1_000),
+            // A page of a hundred orders is read with all of its lines: 10,000 rows, the most a statement may give.
+            lines: s.within("lines", LINES, 1..=LINES),
             quantity: s.within("quantity", QUANTITY, 1..=1_000_000),
             available: s.within("available", AVAILABLE, 1..=4_000_000_000),
             charge: s.or("charge", CHARGE),
@@ -122,6 +122,10 @@ mod tests {
         let read = |text| config::parse(Path::new("pod.toml"), text, |s| Some(Limits::read(s)));
         assert_eq!(read("").unwrap(), Limits::default());
         assert_eq!(read("lines = 7").unwrap().lines, 7);
+        assert!(
+            read("lines = 101").is_err(),
+            "a page of orders would not fit a statement's rows"
+        );
         let text = read("charge = \"20s\"\nsettle_after = \"2s\"\nlines = 0\nx = 1")
             .unwrap_err()
             .to_string();
