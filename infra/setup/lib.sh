@@ -1,5 +1,6 @@
 # What the set-up scripts share. Sourced, never run.
 # shellcheck shell=bash
+# shellcheck disable=SC2034 # the sourcing scripts use the variables
 
 set -euo pipefail
 # A user's PATH lacks the folder where Debian puts servers.
