@@ -166,10 +166,13 @@ impl Catalog {
         let id = signed(shop.get());
         let version = change.next_version().await?;
         let at_ms = change.at_ms;
-        sqlx::query("update shop set status = 'active' where id = $1 and status = 'creating'")
-            .bind(id)
-            .execute(change.conn())
-            .await?;
+        let making =
+            sqlx::query("update shop set status = 'active' where id = $1 and status = 'creating'")
+                .bind(id);
+        // An undone one runs on until its home is gone, and its names may be another shop's by now.
+        if making.execute(change.conn()).await?.rows_affected() != 1 {
+            return Err(CatalogError::Stale(format!("operation {operation}")));
+        }
         for host in &new.hosts {
             sqlx::query("insert into shop_host (host, shop, created_ms) values ($1, $2, $3)")
                 .bind(host.as_str())

@@ -36,9 +36,41 @@ pub(super) async fn create<H: Homes>(
         .and("repeat the request under a new idempotency key")),
         Begun::Open(creation) => {
             let _turn = turns.take(creation.shop).await;
-            drive(catalog, homes, &creation).await
+            match as_it_stands(catalog, &creation).await? {
+                Some(creation) => drive(catalog, homes, &creation).await,
+                None => ended(catalog, &creation).await,
+            }
         }
     }
+}
+
+/// A creation that is still open, as it stands now: while its turn was waited for, somebody else may have driven it to
+/// its end or begun to undo it, and a home made after that would be nobody's.
+pub(super) async fn as_it_stands(
+    catalog: &Catalog,
+    read_before: &Creation,
+) -> Result<Option<Creation>, CatalogError> {
+    let open = catalog.open_creations().await?.into_iter();
+    let now = open
+        .filter(|creation| creation.operation == read_before.operation)
+        .map(|creation| Creation {
+            fresh: read_before.fresh,
+            ..creation
+        });
+    Ok(now.last())
+}
+
+/// The answer to a creation that somebody else has driven to its end.
+async fn ended(catalog: &Catalog, creation: &Creation) -> Answer<Shop> {
+    match catalog.shop(&ShopRef::Id(creation.shop)).await {
+        Err(CatalogError::NotFound { .. }) => Err(undone(creation)),
+        shop => Ok(shop?),
+    }
+}
+
+fn undone(creation: &Creation) -> Failure {
+    let text = format!("operation {} was undone", creation.operation);
+    Failure::new(Kind::Conflict, text)
 }
 
 /// Goes on with a creation from where it stands. The caller holds the shop's turn.
@@ -49,8 +81,7 @@ pub(super) async fn drive<H: Homes>(
 ) -> Answer<Shop> {
     if creation.undo {
         undo_home(catalog, homes, creation).await?;
-        let text = format!("operation {} was undone", creation.operation);
-        return Err(Failure::new(Kind::Conflict, text));
+        return Err(undone(creation));
     }
     match write_home(homes, creation).await {
         Ok(()) => place(catalog, creation).await,
@@ -95,7 +126,7 @@ async fn place(catalog: &Catalog, creation: &Creation) -> Answer<Shop> {
             Ok(shop)
         }
         // Somebody else drove it to its end meanwhile: it is there, or undone.
-        Err(CatalogError::Stale(_)) => Ok(catalog.shop(&ShopRef::Id(creation.shop)).await?),
+        Err(CatalogError::Stale(_)) => ended(catalog, creation).await,
         // The names stay claimed and the home stands: the next try ends it.
         Err(error) => Err(Failure::from(error).and(&format!(
             "operation {} goes on by itself; repeat the request to see",

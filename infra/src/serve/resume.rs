@@ -68,9 +68,15 @@ async fn end(app: &App, group: Vec<Work>) {
                 let Some(_turn) = app.shops.try_take(creation.shop) else {
                     continue;
                 };
-                let ended = creation::resume(&app.catalog, store, &creation, now_ms())
-                    .await
-                    .err();
+                let ended = match creation::as_it_stands(&app.catalog, &creation).await {
+                    Ok(Some(creation)) => {
+                        creation::resume(&app.catalog, store, &creation, now_ms())
+                            .await
+                            .err()
+                    }
+                    Ok(None) => None,
+                    Err(error) => Some(error.into()),
+                };
                 (creation.operation, ended)
             }
             Work::Order(order) => {

@@ -228,6 +228,36 @@ async fn a_key_makes_the_request_repeatable_for_ever() {
     assert_eq!(refused.kind, Kind::Conflict);
 }
 
+/// Two requests for one shop: the first fails and cannot undo, the pod comes back, the second goes on with what it read
+/// before. Nothing may come of it: the names may be another shop's by then.
+#[tokio::test]
+async fn an_undone_creation_is_not_finished_by_who_waited_for_it() {
+    let (_dir, catalog) = catalog().await;
+    let (pods, turns) = (Pods::default(), Turns::default());
+    let begun = catalog
+        .begin_creation("test", &new_shop("snow"), None)
+        .await
+        .unwrap();
+    let Begun::Open(before) = begun else {
+        panic!("just begun")
+    };
+    catalog.undo_creation(&before, "given up").await.unwrap();
+    let stale = catalog.finish_creation(&before).await;
+    assert!(matches!(stale, Err(CatalogError::Stale(_))), "{stale:?}");
+    let now = as_it_stands(&catalog, &before).await.unwrap().unwrap();
+    assert!(now.undo, "{now:?}");
+    let other = create(&catalog, &pods, &turns, "test", &new_shop("snow"), None)
+        .await
+        .unwrap();
+    assert_ne!(other.id, before.shop, "the name was free");
+    settle(&catalog, &pods).await;
+    assert_eq!(as_it_stands(&catalog, &before).await.unwrap(), None);
+    let failure = ended(&catalog, &before).await.unwrap_err();
+    assert_eq!(failure.kind, Kind::Conflict);
+    let shop = assert_whole(&catalog, &pods, "snow").await;
+    assert_eq!(shop.map(|s| s.id), Some(other.id));
+}
+
 /// After a restart of everything the primaries open a little later than the control server starts.
 #[tokio::test]
 async fn a_resumed_creation_has_patience() {
