@@ -12,9 +12,6 @@ mod shop;
 pub use pod::{PodAdd, PodCommand};
 pub use shop::{Change, HostCommand, ShopCommand, ShopCreate, TokenArgs, TokenCommand};
 
-/// Exit status of a command line that cannot be understood (`EX_USAGE` of sysexits.h).
-pub const EXIT_USAGE: u8 = 64;
-
 const AFTER_HELP: &str = "\
 Shops are named by handle, id or host; pods by name or id.
 Exit status: 0 done, 1 failed, 64 not understood. Results go to stdout, everything else to stderr.";
@@ -50,6 +47,7 @@ pub struct Global {
     /// The file with the operator's token [default: the home's]
     #[arg(long, global = true, value_name = "FILE", env = "PODHOST_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
+    // The longest call waits for a shop's writes in flight and a step at its pod, each bounded by seconds.
     /// How long a call to the control server may take
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,

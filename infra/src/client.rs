@@ -22,10 +22,6 @@ use error::cause;
 /// A control server on the same network accepts in milliseconds; a dead address must not eat the patience of a script.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest call waits for a shop's writes in flight and a step at its pod, each bounded by seconds. `--timeout` of
-/// the command line.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// How often a call that may be repeated is tried in all: a control server that is started again by its supervisor is
 /// back within a second.
 pub const TRIES: u32 = 4;

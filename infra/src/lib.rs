@@ -77,6 +77,9 @@ pub mod status;
 // What is wrong with a fleet, and what to do.
 pub mod doctor;
 
+// Work on one thing is done one after the other.
+mod turns;
+
 // The control server's way into the databases of pods.
 pub mod pod_store;
 

@@ -4,10 +4,10 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use infra::cli::{Cli, Command, EXIT_USAGE};
+use infra::cli::{Cli, Command};
 use infra::command::{self, Context};
 use infra::output::note;
-use shared::config::Faults;
+use shared::config::{EXIT_USAGE, Faults};
 
 #[tokio::main]
 async fn main() -> ExitCode {

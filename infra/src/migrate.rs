@@ -162,11 +162,10 @@ async fn lock(conn: &mut MySqlConnection) -> Result<(), MigrateError> {
 }
 
 async fn pod_locked(conn: &mut MySqlConnection) -> Result<Vec<Applied>, MigrateError> {
-    let ledger_error = MigrateError::Ledger;
     sqlx::raw_sql("set session lock_wait_timeout = 1")
         .execute(&mut *conn)
         .await
-        .map_err(ledger_error)?;
+        .map_err(MigrateError::Ledger)?;
     sqlx::raw_sql(
         "create table if not exists schema_ledger (version int not null primary key, name varchar(64) not null, \
          checksum char(64) not null, started_at timestamp(3) not null default current_timestamp(3), \

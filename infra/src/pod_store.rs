@@ -5,12 +5,10 @@
 //! few and short: one at a time for a pod, each with a deadline, so that a dead pod holds up nobody but its own shops. A
 //! session that did not end well is dropped, which closes its connection: the server then undoes what was open.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use secrecy::ExposeSecret as _;
 use shared::PodId;
 use shared::config::SecretRef;
@@ -21,6 +19,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::api::Address;
 use crate::catalog::{Catalog, CatalogError, MysqlServer};
+use crate::secrets::Account;
+use crate::turns::Turns;
 
 mod error;
 /// Homes of shops: made, taken away, set to a state.
@@ -35,8 +35,6 @@ pub use error::PodStoreError;
 pub(crate) use servers::ReplicaLook;
 pub(crate) use servers::{Identity, ServerLook, Step, Watched};
 
-/// The operator's account at every pod.
-pub const OPERATOR: &str = "podhost_operator";
 /// The database of every pod.
 pub const DATABASE: &str = "podhost";
 
@@ -55,7 +53,7 @@ pub const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct PodStore {
     catalog: Arc<Catalog>,
     secrets_dir: PathBuf,
-    turns: Mutex<HashMap<PodId, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Turns<PodId>,
 }
 
 /// A session at the primary of one pod.
@@ -74,14 +72,13 @@ impl PodStore {
         Self {
             catalog,
             secrets_dir,
-            turns: Mutex::default(),
+            turns: Turns::default(),
         }
     }
 
     /// Opens a session at a pod's primary, when no other step is under way there.
     pub async fn session(&self, pod: PodId) -> Result<Session, PodStoreError> {
-        let turn = Arc::clone(self.turns.lock().entry(pod).or_default());
-        let turn = timeout(TURN_TIMEOUT, turn.lock_owned())
+        let turn = timeout(TURN_TIMEOUT, self.turns.take(pod))
             .await
             .map_err(|_| PodStoreError::Busy { pod })?;
         let deadline = Instant::now() + SESSION_DEADLINE;
@@ -126,7 +123,7 @@ impl PodStore {
         let options = MySqlConnectOptions::new()
             .host(&address.host)
             .port(address.port)
-            .username(OPERATOR)
+            .username(Account::Operator.user())
             .password(password.expose_secret())
             .database(DATABASE)
             .ssl_mode(MySqlSslMode::Preferred)

@@ -94,7 +94,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         limits: limits.clone(),
         tokens: RwLock::new(tokens.into()),
         primaries: keeper::Primaries::default(),
-        shops: app::Turns::default(),
+        shops: crate::turns::Turns::default(),
         stopping: stopping.clone(),
         metrics: Some(telemetry.metrics()),
     });

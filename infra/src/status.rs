@@ -99,7 +99,7 @@ pub fn assemble(
     let controls = of(runs, Kind::Control, None).map(|(unit, pid)| ControlServer {
         http: unit.facts.http.clone(),
         pid: *pid,
-        operator_token_file: path(&home.secret_file(secrets::OPERATOR_TOKEN)),
+        operator_token_file: text_of(&home.secret_file(secrets::OPERATOR_TOKEN)),
     });
     Report {
         base_domain: wish.base_domain.as_str().into(),
@@ -147,7 +147,7 @@ fn pod(home: &HomeDir, id: PodId, wish: &FleetFile, runs: &[Run], known: Option<
         processes,
         mysql: Mysql {
             user: Account::Operator.user().into(),
-            password_file: path(&Account::Operator.password_file(home, id)),
+            password_file: text_of(&Account::Operator.password_file(home, id)),
             database: DATABASE.into(),
             primary,
             replicas,
@@ -168,7 +168,7 @@ fn servers(id: PodId, runs: &[Run], known: Option<&api::Pod>) -> (Option<Server>
             Some(Server {
                 host: LOCAL_HOST.into(),
                 port: unit.facts.port?,
-                socket: unit.facts.socket.as_deref().and_then(path),
+                socket: unit.facts.socket.as_deref().map(text_of),
                 pid: *pid,
             })
         })
@@ -201,8 +201,8 @@ fn shop(shop: &api::Shop) -> Shop {
     }
 }
 
-fn path(path: &std::path::Path) -> Option<String> {
-    Some(path.display().to_string())
+fn text_of(path: &std::path::Path) -> String {
+    path.display().to_string()
 }
 
 #[cfg(test)]

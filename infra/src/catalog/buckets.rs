@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use shared::{PodId, ShopId};
 use sqlx::SqliteConnection;
 
-use super::{Catalog, CatalogError, pod_id, signed, unsigned};
+use super::pods::{PodRow, pod_of, select_pod};
+use super::{Catalog, CatalogError, pod_id, signed};
 use crate::api::{BucketShare, PodStatus};
 
 /// Fixed for ever: a bucket is a shop's id modulo this.
@@ -115,52 +116,29 @@ pub(super) async fn propose(
     choose(&candidates(conn, None).await?, live, region, None)
 }
 
-#[derive(Debug, sqlx::FromRow)]
-struct CandidateRow {
-    id: i64,
-    name: String,
-    region: String,
-    status: String,
-    max_shops: i64,
-    shops: i64,
-}
-
 /// The pods, or the one of an id or a name.
 async fn candidates(
     conn: &mut SqliteConnection,
     only: Option<&str>,
 ) -> Result<Vec<Candidate>, CatalogError> {
-    let rows: Vec<CandidateRow> = sqlx::query_as(
-        "select d.id, d.name, d.region, d.status, d.max_shops, \
-         (select count(*) from placement p where p.pod = d.id) + (select count(*) from operation o \
-         where o.pod = d.id and o.kind = 'shop-create' and o.state = 'running') as shops \
-         from pod d where $1 is null or d.name = $1 or cast(d.id as text) = $1 order by d.id",
-    )
+    let rows: Vec<PodRow> = sqlx::query_as(select_pod!(
+        "where $1 is null or d.name = $1 or cast(d.id as text) = $1 order by d.id"
+    ))
     .bind(only)
     .fetch_all(conn)
     .await?;
-    rows.into_iter()
-        .map(
-            |CandidateRow {
-                 id,
-                 name,
-                 region,
-                 status,
-                 max_shops,
-                 shops,
-             }| {
-                let (max_shops, shops) = (unsigned(max_shops)?, unsigned(shops)?);
-                Ok(Candidate {
-                    id: pod_id(id)?,
-                    name,
-                    region,
-                    active: status == PodStatus::Active.as_str(),
-                    room: max_shops.saturating_sub(shops),
-                    shops,
-                })
-            },
-        )
-        .collect()
+    let candidate = |row| {
+        let pod = pod_of(row)?;
+        Ok(Candidate {
+            id: pod.id,
+            name: pod.name,
+            region: pod.region,
+            active: pod.status == PodStatus::Active,
+            room: pod.max_shops.saturating_sub(pod.shops),
+            shops: pod.shops,
+        })
+    };
+    rows.into_iter().map(candidate).collect()
 }
 
 /// The choice itself. Pure.

@@ -65,9 +65,6 @@ pub enum CatalogError {
     /// The store failed.
     #[error("the catalog's store failed")]
     Storage(#[source] sqlx::Error),
-    /// The catalog's file is another server's.
-    #[error("{0}")]
-    InUse(String),
 }
 
 impl From<sqlx::Error> for CatalogError {
@@ -101,8 +98,7 @@ impl CatalogError {
             | Self::Unreconciled
             | Self::Gone { .. }
             | Self::Corrupt(_)
-            | Self::Storage(_)
-            | Self::InUse(_) => None,
+            | Self::Storage(_) => None,
         }
     }
 }
@@ -112,9 +108,7 @@ impl Classify for CatalogError {
         match self {
             Self::NotFound { .. } => Kind::NotFound,
             Self::Invalid { .. } => Kind::Invalid,
-            Self::Taken { .. } | Self::Stale(_) | Self::Conflict(_) | Self::InUse(_) => {
-                Kind::Conflict
-            }
+            Self::Taken { .. } | Self::Stale(_) | Self::Conflict(_) => Kind::Conflict,
             Self::Gone { .. } => Kind::Gone,
             Self::Unreconciled => Kind::Unavailable,
             Self::Corrupt(_) => Kind::Internal,
@@ -131,7 +125,7 @@ impl Classify for CatalogError {
             Self::Corrupt(_) => None,
             // The field stands beside it.
             Self::Invalid { field: _, reason } => Some(reason.clone()),
-            Self::NotFound { .. } | Self::Taken { .. } | Self::Conflict(_) | Self::InUse(_) => {
+            Self::NotFound { .. } | Self::Taken { .. } | Self::Conflict(_) => {
                 Some(self.to_string())
             }
         }

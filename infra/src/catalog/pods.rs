@@ -8,7 +8,7 @@ use crate::api::{Address, Endpoint, EndpointKind, EndpointRole, Pod, PodStatus, 
 
 /// A row of `pod`, with the number of its shops.
 #[derive(Debug, sqlx::FromRow)]
-struct PodRow {
+pub(super) struct PodRow {
     id: i64,
     name: String,
     region: String,
@@ -33,6 +33,7 @@ macro_rules! select_pod {
         )
     };
 }
+pub(super) use select_pod;
 
 /// A row of `pod_endpoint`.
 #[derive(Debug, sqlx::FromRow)]
@@ -295,7 +296,8 @@ async fn endpoints(conn: &mut SqliteConnection, pod: i64) -> Result<Vec<Endpoint
     rows.into_iter().map(EndpointRow::into_api).collect()
 }
 
-fn pod_of(row: PodRow) -> Result<Pod, CatalogError> {
+/// A pod without its endpoints.
+pub(super) fn pod_of(row: PodRow) -> Result<Pod, CatalogError> {
     let PodRow {
         id,
         name,

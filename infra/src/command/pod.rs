@@ -1,19 +1,13 @@
 //! `podctl pod`; `add` is an apply and stands with that.
 
 use anyhow::anyhow;
-use serde::Serialize;
 
 use super::Context;
-use crate::api::{Pod, PodStatus, PodStatusChange};
+use crate::api::{Pod, PodList, PodStatus, PodStatusChange};
 use crate::cli::PodCommand;
 use crate::client::{Control, Error};
 use crate::output::{facts, or_dash, table};
 use crate::suggest;
-
-#[derive(Serialize)]
-struct Pods {
-    pods: Vec<Pod>,
-}
 
 /// Runs one.
 pub async fn run(cx: &Context, command: PodCommand) -> anyhow::Result<()> {
@@ -32,7 +26,7 @@ pub async fn run(cx: &Context, command: PodCommand) -> anyhow::Result<()> {
 
 async fn list(cx: &Context) -> anyhow::Result<()> {
     let pods = cx.control()?.pods().await?;
-    Ok(cx.out.result(&Pods { pods }, |list| {
+    Ok(cx.out.result(&PodList { pods }, |list| {
         let rows = list.pods.iter().map(pod_row).collect();
         let header = [
             "id", "name", "status", "region", "pool", "class", "shops", "term",

@@ -123,12 +123,9 @@ fn by_units(home: &HomeDir) -> anyhow::Result<BTreeMap<PodId, Target>> {
             .replicas
             .iter()
             .map(|server| (named(server), false));
-        let secret = pod.mysql.password_file.as_ref();
         let target = Target {
             servers: primary.chain(replicas).collect(),
-            secret: secret
-                .map(|file| SecretRef::File(file.into()))
-                .ok_or_else(|| "none".into()),
+            secret: Ok(SecretRef::File(pod.mysql.password_file.into())),
         };
         (pod.id, target)
     });

@@ -1,18 +1,21 @@
 //! What the handlers and the background work of one control server share.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
+use shared::ShopId;
+use shared::error::Kind;
 use shared::telemetry::MetricsText;
-use shared::{PodId, ShopId};
-use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::Instant;
 
 use super::config::Limits;
+use super::failure::{Answer, Failure};
 use super::keeper::Primaries;
 use crate::catalog::{ApiToken, Catalog};
 use crate::pod_store::PodStore;
+use crate::turns::Turns;
 
 /// The shared state; behind an `Arc` everywhere.
 #[derive(Debug)]
@@ -34,45 +37,21 @@ pub(super) struct App {
     pub(super) metrics: Option<MetricsText>,
 }
 
+impl App {
+    /// A place among the long polls, and how long this one may wait: `wait_ms`, but no longer than the limit.
+    pub(super) fn poll(&self, wait_ms: Option<u64>) -> Answer<(SemaphorePermit<'_>, Instant)> {
+        let place = self.polls.try_acquire().map_err(|_| {
+            let text = "too many long polls wait here (`limits.long_polls_max` of control.toml)";
+            Failure::new(Kind::Limited, text)
+        })?;
+        let max = self.limits.wait_max;
+        let wait = wait_ms.map_or(max, |ms| Duration::from_millis(ms).min(max));
+        Ok((place, Instant::now() + wait))
+    }
+}
+
 /// Resolves once the server stops; for ever pending before.
 pub(super) async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-/// One mutex for each key, kept only while somebody holds or waits for it.
-#[derive(Debug)]
-pub(super) struct Turns<K>(Mutex<HashMap<K, Arc<tokio::sync::Mutex<()>>>>);
-
-impl<K> Default for Turns<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Eq + Hash + Copy> Turns<K> {
-    /// Waits for the turn.
-    pub(super) async fn take(&self, key: K) -> OwnedMutexGuard<()> {
-        self.entry(key).lock_owned().await
-    }
-
-    /// Takes the turn if nobody has it.
-    pub(super) fn try_take(&self, key: K) -> Option<OwnedMutexGuard<()>> {
-        self.entry(key).try_lock_owned().ok()
-    }
-
-    fn entry(&self, key: K) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock();
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(key).or_default())
-    }
-}
-
-/// The ids of the pods that a kind of work is under way at, for grouping.
-pub(super) fn by_pod<T>(work: Vec<T>, pod: impl Fn(&T) -> PodId) -> Vec<Vec<T>> {
-    let mut groups: HashMap<PodId, Vec<T>> = HashMap::new();
-    for item in work {
-        groups.entry(pod(&item)).or_default().push(item);
-    }
-    groups.into_values().collect()
 }

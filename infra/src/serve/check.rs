@@ -46,7 +46,7 @@ pub(super) fn shop(new: ShopNew, domains: &Domains) -> Answer<NewShop> {
         return Err(Failure::field("currency", text));
     }
     let region = region.map(|r| word("region", r)).transpose()?;
-    let pod = pod.map(|p| self::reference("pod", p)).transpose()?;
+    let pod = pod.map(|p| word("pod", p)).transpose()?;
     if hosts.len() > HOSTS_PER_SHOP_MAX {
         return Err(Failure::field(
             "hosts",
@@ -136,11 +136,6 @@ fn word(field: &str, text: String) -> Answer<String> {
     let shown: String = text.chars().take(80).collect();
     let rule = format!("1 to {WORD_LEN_MAX} of a-z, 0-9, '-', '_' and '.', not first");
     Err(Failure::field(field, format!("{shown:?} is not {rule}")))
-}
-
-/// An id or a name.
-fn reference(field: &str, text: String) -> Answer<String> {
-    word(field, text)
 }
 
 /// A line for people: a reason or a label.

@@ -5,12 +5,12 @@ use shared::ShopId;
 use shared::error::Kind;
 use uuid::Uuid;
 
-use super::app::Turns;
 use super::failure::{Answer, Failure};
 use super::homes::Homes;
 use crate::api::Shop;
 use crate::catalog::{Begun, Catalog, CatalogError, Creation, NewShop, ShopRef};
 use crate::pod_store::PodStoreError;
+use crate::turns::Turns;
 
 /// How long a resumed creation waits for its pod: longer than a primary takes to come back, short for a name to be held.
 const PATIENCE_MS: i64 = 60_000;
@@ -50,14 +50,12 @@ pub(super) async fn as_it_stands(
     catalog: &Catalog,
     read_before: &Creation,
 ) -> Result<Option<Creation>, CatalogError> {
-    let open = catalog.open_creations().await?.into_iter();
-    let now = open
-        .filter(|creation| creation.operation == read_before.operation)
-        .map(|creation| Creation {
-            fresh: read_before.fresh,
-            ..creation
-        });
-    Ok(now.last())
+    let mut open = catalog.open_creations().await?.into_iter();
+    let now = open.find(|creation| creation.operation == read_before.operation);
+    Ok(now.map(|creation| Creation {
+        fresh: read_before.fresh,
+        ..creation
+    }))
 }
 
 /// The answer to a creation that somebody else has driven to its end.

@@ -18,7 +18,6 @@ use utoipa::IntoParams;
 use super::app::{App, stopped};
 use super::body::Params;
 use super::failure::{Answer, Failure};
-use super::pods::{too_many, wait};
 use crate::catalog::{CHANGES_PAGE_MAX, CatalogError, TableReader};
 
 /// Pages read ahead of a slow reader.
@@ -105,8 +104,7 @@ pub(super) async fn changes(
     if !first.changes.is_empty() || wait_ms == Some(0) {
         return Ok(axum::Json(first));
     }
-    let _permit = app.polls.try_acquire().map_err(|_| too_many())?;
-    let deadline = Instant::now() + wait(&app, wait_ms);
+    let (_place, deadline) = app.poll(wait_ms)?;
     let mut last = first;
     loop {
         tokio::select! {

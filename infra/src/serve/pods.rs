@@ -1,14 +1,12 @@
 //! Pods: registered, listed, drained; their topology, and who is primary.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Path, State};
 use serde::Deserialize;
 use shared::PodId;
 use shared::error::Kind;
-use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::app::{App, stopped};
@@ -123,8 +121,7 @@ pub(super) async fn topology(
     if first.version != after {
         return Ok(axum::Json(first));
     }
-    let _permit = app.polls.try_acquire().map_err(|_| too_many())?;
-    let deadline = Instant::now() + wait(&app, query.wait_ms);
+    let (_place, deadline) = app.poll(query.wait_ms)?;
     loop {
         tokio::select! {
             _ = changes.changed() => {}
@@ -136,16 +133,4 @@ pub(super) async fn topology(
             return Ok(axum::Json(now));
         }
     }
-}
-
-/// How long a poll waits.
-pub(super) fn wait(app: &App, wait_ms: Option<u64>) -> Duration {
-    let max = app.limits.wait_max;
-    wait_ms.map_or(max, |ms| Duration::from_millis(ms).min(max))
-}
-
-/// Too many long polls.
-pub(super) fn too_many() -> Failure {
-    let text = "too many long polls wait here (`limits.long_polls_max` of control.toml)";
-    Failure::new(Kind::Limited, text)
 }

@@ -1,13 +1,15 @@
 //! Ends what was begun: creations and orders that a crash, a dead pod or a lost connection left open. Periodic, without
 //! input, and safe to run at any time; the same work done by a request just now is left to it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use shared::PodId;
 use shared::error::chain;
 use shared::telemetry::metric;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::app::{App, by_pod, stopped};
+use super::app::{App, stopped};
 use super::{creation, state_order};
 use crate::catalog::{Catalog, CatalogError, Creation, StateOrder, now_ms};
 
@@ -32,6 +34,15 @@ enum Work {
     Order(StateOrder),
 }
 
+impl Work {
+    const fn pod(&self) -> PodId {
+        match self {
+            Self::Creation(creation) => creation.pod,
+            Self::Order(order) => order.pod,
+        }
+    }
+}
+
 async fn round(app: &Arc<App>) -> Result<(), CatalogError> {
     let creations = app
         .catalog
@@ -45,14 +56,13 @@ async fn round(app: &Arc<App>) -> Result<(), CatalogError> {
         .await?
         .into_iter()
         .map(Work::Order);
-    let work: Vec<Work> = creations.chain(orders).collect();
     // Pods apart: a dead one must not hold up the others.
-    let groups = by_pod(work, |work| match work {
-        Work::Creation(creation) => creation.pod,
-        Work::Order(order) => order.pod,
-    });
-    futures::future::join_all(groups.into_iter().map(|group| end(app, group))).await;
-    gauges(&app.catalog, app).await?;
+    let mut groups: HashMap<PodId, Vec<Work>> = HashMap::new();
+    for work in creations.chain(orders) {
+        groups.entry(work.pod()).or_default().push(work);
+    }
+    futures::future::join_all(groups.into_values().map(|group| end(app, group))).await;
+    gauges(&app.catalog).await?;
     let kept = i64::try_from(app.limits.tombstones_kept.as_millis()).unwrap_or(i64::MAX);
     app.catalog
         .prune_tombstones(now_ms().saturating_sub(kept))
@@ -94,7 +104,7 @@ async fn end(app: &App, group: Vec<Work>) {
     }
 }
 
-async fn gauges(catalog: &Catalog, app: &App) -> Result<(), CatalogError> {
+async fn gauges(catalog: &Catalog) -> Result<(), CatalogError> {
     for pod in catalog.pods().await? {
         #[expect(
             clippy::cast_precision_loss,
@@ -113,14 +123,5 @@ async fn gauges(catalog: &Catalog, app: &App) -> Result<(), CatalogError> {
     );
     metrics::gauge!(metric::CATALOG_VERSION).set(version);
     metrics::gauge!(metric::OPERATIONS_OPEN).set(open);
-    let polls = app
-        .limits
-        .long_polls_max
-        .saturating_sub(app.polls.available_permits());
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a gauge; counts are far below 2^52"
-    )]
-    metrics::gauge!(metric::LONG_POLLS).set(polls as f64);
     Ok(())
 }

@@ -5,11 +5,11 @@
 
 use shared::{PlacementState, ShopId};
 
-use super::app::Turns;
 use super::failure::{Answer, Failure};
 use super::homes::Homes;
 use crate::api::Shop;
 use crate::catalog::{Catalog, CatalogError, ShopRef, StateOrder};
+use crate::turns::Turns;
 
 /// Gives the order and drives it.
 pub(super) async fn order<H: Homes>(
@@ -84,7 +84,6 @@ fn superseded(error: CatalogError) -> Failure {
         | CatalogError::Unreconciled
         | CatalogError::Gone { .. }
         | CatalogError::Corrupt(_)
-        | CatalogError::Storage(_)
-        | CatalogError::InUse(_) => Failure::from(error),
+        | CatalogError::Storage(_) => Failure::from(error),
     }
 }

@@ -39,7 +39,7 @@ pub struct ControlServer {
     /// None while it does not run.
     pub pid: Option<u32>,
     /// The file with the operator's token.
-    pub operator_token_file: Option<String>,
+    pub operator_token_file: String,
 }
 
 /// A pod with its processes and servers.
@@ -78,7 +78,7 @@ pub struct Mysql {
     /// May create tables and change replication.
     pub user: String,
     /// The file with its password.
-    pub password_file: Option<String>,
+    pub password_file: String,
     /// The database with the shops' rows.
     pub database: String,
     /// Who takes writes.

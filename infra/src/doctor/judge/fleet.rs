@@ -4,11 +4,9 @@ use time::{Duration, OffsetDateTime};
 
 use super::Found;
 use crate::api::{OperationState, PodStatus};
+use crate::catalog::BUCKETS;
 use crate::doctor::Severity;
 use crate::doctor::facts::{Asked, Catalog, Disk, Unit};
-
-/// A shop id modulo this is its bucket, for ever.
-const BUCKETS: u32 = 1024;
 
 /// The control server takes up what a crash left within seconds; what has not moved for this long is stuck.
 const OPERATION_STUCK: Duration = Duration::minutes(1);
@@ -60,7 +58,7 @@ pub(super) fn operations(catalog: &Catalog, now: OffsetDateTime, found: &mut Fou
 pub(super) fn buckets(catalog: &Catalog, found: &mut Found) {
     let shares = &catalog.status.buckets;
     let sum: u32 = shares.iter().map(|share| share.live).sum();
-    if sum != BUCKETS {
+    if u64::from(sum) != BUCKETS {
         found.error(
             "bucket",
             "bucket_placement",
