@@ -101,8 +101,9 @@ pub(super) fn fit(
     if primary.offline {
         return Err(Shut::OfflineMode);
     }
+    // An applier that still works off what it received makes the server execute more than was seen of it.
     if let Some(source) = &primary.follows
-        && !source.receiver_stopped
+        && (!source.receiver_stopped || source.applying)
     {
         return Err(Shut::Follows(format!("{}:{}", source.host, source.port)));
     }
@@ -280,9 +281,20 @@ mod tests {
             ..primary()
         };
         assert_eq!(fit(pod, 3, &bare, at(3)), Err(Shut::NoSemisync));
-        assert!(matches!(
-            fit(pod, 3, &follower(), at(3)),
-            Err(Shut::Follows(_))
-        ));
+        // Only a server that neither receives nor applies any more has been made a primary.
+        for (receiver_stopped, applying, promoted) in [
+            (false, true, false),
+            (false, false, false),
+            (true, true, false),
+            (true, false, true),
+        ] {
+            let mut former = follower();
+            if let Some(source) = &mut former.follows {
+                (source.receiver_stopped, source.applying) = (receiver_stopped, applying);
+            }
+            let judged = fit(pod, 3, &former, at(3));
+            assert_eq!(judged.is_ok(), promoted, "{judged:?}");
+            assert!(promoted || matches!(judged, Err(Shut::Follows(_))));
+        }
     }
 }
