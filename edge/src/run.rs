@@ -33,6 +33,9 @@ use crate::upstream::{Pods, health};
 
 /// Pingora's own bound on the attempts of one request; `retry::FORWARDS_MAX` and the connects are the edge's.
 const ATTEMPTS_MAX: usize = 16;
+/// The file is some seconds behind: a shop made meanwhile would get a 404 at first. A control server that answers does
+/// so in milliseconds; one that does not must not keep the edge from serving by its file.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// Spans that were not sent when the edge stops.
 const LAST_SPANS: Duration = Duration::from_secs(1);
 
@@ -138,7 +141,7 @@ impl App {
         ))
     }
 
-    /// Serves until SIGTERM or SIGINT, then finishes what is in flight within the deadline.
+    /// Catches up with the catalog, if there is one, and serves until SIGTERM or SIGINT, then finishes what is in flight within the deadline.
     pub fn serve(self) -> anyhow::Result<()> {
         let Self {
             requests,
@@ -156,9 +159,6 @@ impl App {
             health_every,
             stop_max,
         } = self;
-        for listener in listeners {
-            requests.spawn(Arc::clone(&acceptor).run(listener));
-        }
         let admin = admin::router(Admin {
             routes: Arc::clone(&routes),
             metrics: telemetry.metrics(),
@@ -173,6 +173,12 @@ impl App {
             let pods = Arc::clone(&routes);
             tokio::spawn(async move { health::watch(&pods.pods, health_every).await });
             let following = tokio::spawn(async move { follower.run().await });
+            if !routes.refresh(CATCH_UP_MAX).await {
+                tracing::warn!("no control server has answered yet");
+            }
+            for listener in listeners {
+                requests.spawn(Arc::clone(&acceptor).run(listener));
+            }
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}

@@ -114,9 +114,8 @@ async fn without_redis_the_pod_works(fleet: &Fleet) -> Result<()> {
     works("killed").await?;
     fleet.let_up("redis-1").await?;
     wait_until("Redis is back", RECOVER_MAX, async || {
-        tests::redis_of(&fleet.status().await?.pod(1)?.redis)
-            .await
-            .map(drop)
+        let status = fleet.status().await?;
+        status.pod(1)?.redis.connect().await.map(drop)
     })
     .await?;
     let frozen = fleet.unit("redis-1")?.freeze()?;

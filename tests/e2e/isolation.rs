@@ -236,7 +236,7 @@ async fn inv11_the_cache_keeps_shops_and_epochs_apart(fleet: &Fleet) -> Result<(
         );
     }
     let status = fleet.status().await?;
-    let mut redis = tests::redis_of(&status.pod(1)?.redis).await?;
+    let mut redis = status.pod(1)?.redis.connect().await?;
     let keys: Vec<String> = redis::cmd("keys").arg("*").query_async(&mut redis).await?;
     let cached: Vec<&String> = keys.iter().filter(|k| k.contains(&mug.id)).collect();
     ensure!(

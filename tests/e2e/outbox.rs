@@ -121,7 +121,7 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
     let primary = fleet.primary(1).await?;
     let status = fleet.status().await?;
     wait_until("Redis answers", RECOVER_MAX, async || {
-        tests::redis_of(&status.pod(1)?.redis).await.map(drop)
+        status.pod(1)?.redis.connect().await.map(drop)
     })
     .await?;
     let back_at = primary.text("select utc_timestamp(3)").await?;

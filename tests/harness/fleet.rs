@@ -30,6 +30,7 @@ use up::{STOP_MAX, end_of, spawn_up, stop_up, up_log};
 const READY_MAX: Duration = Duration::from_secs(180);
 /// A new shop is at the edge after one change of the long poll.
 const SHOP_READY_MAX: Duration = Duration::from_secs(10);
+
 /// The fleet. Dropping it stops it.
 #[derive(Debug)]
 pub struct Fleet {
@@ -91,10 +92,9 @@ impl Fleet {
         let file = self.home.join("ready");
         let started = Instant::now();
         loop {
-            if file.exists() {
-                return Ok(());
-            }
             let ended = match self.up.lock().as_mut() {
+                // One that was killed leaves its mark behind: the mark names its process.
+                Some(up) if marked_by(&file, up.id()) => return Ok(()),
                 Some(up) => up.try_wait().context("look at podctl up")?,
                 None => bail!("the fleet was stopped"),
             };
@@ -344,6 +344,15 @@ pub(crate) fn say(text: &str) {
 /// The processes of a fleet that run now; for tests of the stop itself.
 pub fn running(fleet: &Fleet) -> Result<Vec<(u32, String)>> {
     processes_of(&fleet.home)
+}
+
+fn marked_by(ready: &Path, pid: u32) -> bool {
+    #[derive(Deserialize)]
+    struct Ready {
+        pid: u32,
+    }
+    let text = fs::read_to_string(ready).unwrap_or_default();
+    serde_json::from_str::<Ready>(&text).is_ok_and(|ready| ready.pid == pid)
 }
 
 fn pod_number(pod: PodId) -> Result<u32> {

@@ -51,16 +51,6 @@ pub use mysql::Server;
 /// Events as a consumer gets them.
 pub mod outbox;
 
-/// A connection to a pod's Redis.
-pub async fn redis_of(redis: &status::Redis) -> anyhow::Result<redis::aio::MultiplexedConnection> {
-    use anyhow::Context as _;
-    let client = redis::Client::open(redis.url.as_str()).context("the URL of a Redis")?;
-    client
-        .get_multiplexed_async_connection()
-        .await
-        .context("connect to Redis")
-}
-
 /// A TCP proxy whose wire can be cut, slowed and silenced.
 pub mod chaos;
 

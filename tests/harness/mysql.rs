@@ -124,15 +124,6 @@ impl Server {
         self.text("select @@global.gtid_executed").await
     }
 
-    /// Whether it has executed all of a set.
-    pub async fn has_executed(&self, gtids: &str) -> Result<bool> {
-        let sql = format!(
-            "select gtid_subset('{}', @@global.gtid_executed)",
-            one_line(gtids)
-        );
-        Ok(self.number(&sql).await? == 1)
-    }
-
     /// A shop's home: state and epoch.
     pub async fn home(&self, shop: ShopId) -> Result<(String, u64)> {
         let sql = format!("select concat(state, ' ', epoch) from shop_home where shop_id = {shop}");
@@ -248,11 +239,6 @@ pub async fn text(session: &mut MySqlConnection, sql: &str) -> Result<String> {
 pub fn secret(file: &Path) -> Result<String> {
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     Ok(text.trim().to_owned())
-}
-
-/// A GTID set without its line breaks.
-pub fn one_line(gtids: &str) -> String {
-    gtids.split_whitespace().collect()
 }
 
 /// The text protocol brings every value as text, but the type check refuses to read a number as such.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use redis::streams::StreamRangeReply;
 
-use crate::{Fleet, Shop, redis_of, wait_until};
+use crate::{Fleet, Shop, wait_until};
 
 /// Committed, relayed, read: far below this on a machine that does nothing else.
 const RELAYED_MAX: Duration = Duration::from_secs(20);
@@ -27,7 +27,7 @@ pub struct Event {
 /// All events of a pod's stream, in its order, repeats included.
 pub async fn all(fleet: &Fleet, pod: u32) -> Result<Vec<Event>> {
     let status = fleet.status().await?;
-    let mut redis = redis_of(&status.pod(pod)?.redis).await?;
+    let mut redis = status.pod(pod)?.redis.connect().await?;
     let streams: Vec<String> = redis::cmd("scan")
         .arg(0)
         .arg("count")

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
+use redis::Client;
+use redis::aio::MultiplexedConnection;
 use serde::Deserialize;
 
 /// The whole answer.
@@ -141,6 +143,17 @@ impl Status {
     pub fn shop(&self, handle: &str) -> Result<&Shop> {
         let found = self.shops.iter().find(|s| s.handle == handle);
         found.with_context(|| format!("the status has no shop {handle}"))
+    }
+}
+
+impl Redis {
+    /// A connection.
+    pub async fn connect(&self) -> Result<MultiplexedConnection> {
+        let client = Client::open(self.url.as_str()).context("the URL of a Redis")?;
+        client
+            .get_multiplexed_async_connection()
+            .await
+            .context("connect to Redis")
     }
 }
 

@@ -43,7 +43,7 @@ struct Shared {
     trap: Mutex<Option<Trap>>,
     sprung: Notify,
     sprung_times: Mutex<u32>,
-    /// Connections that are held open are let go with the tap.
+    /// The last ones of all connections, for the failure of a test.
     statements: Mutex<Vec<String>>,
 }
 
@@ -202,13 +202,13 @@ fn note_request(packet: &[u8], session: &Mutex<Session>, shared: &Shared) -> Opt
     if !first_of_command || !session.greeted {
         return None;
     }
-    let statement = match body.first()? {
-        &COM_QUERY => text(&body[1..]),
-        &COM_STMT_EXECUTE => {
+    let statement = match *body.first()? {
+        COM_QUERY => text(&body[1..]),
+        COM_STMT_EXECUTE => {
             let id = u32::from_le_bytes(body.get(1..5)?.try_into().ok()?);
             session.prepared.get(&id)?.clone()
         }
-        &COM_STMT_PREPARE => {
+        COM_STMT_PREPARE => {
             session.preparing = Some(text(&body[1..]));
             return None;
         }
