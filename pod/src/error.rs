@@ -239,7 +239,7 @@ pub(crate) fn problem_response(kind: Kind, problem: &Problem) -> Response {
     if let Some(seconds) = kind.retry_after_s() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    response.extensions_mut().insert(problem.clone());
+    response.extensions_mut().insert((kind, problem.clone()));
     response
 }
 

@@ -12,6 +12,7 @@ use shared::error::Kind;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::outbox::rows::SHOPS_MAX;
 use crate::{Error, IdempotencyKey, Reply, Tx, meter};
 
 // Duplicates in this process.
@@ -299,7 +300,7 @@ pub(crate) fn old_shops(kept_s: u64) -> String {
     format!(
         "select s.shop_id from shop_home s where s.state = 'serving' and exists (select 1 from idempotency i \
          where i.shop_id = s.shop_id and i.created_at < now(3) - interval {kept_s} second \
-         and i.status is not null) limit 200"
+         and i.status is not null) limit {SHOPS_MAX}"
     )
 }
 

@@ -10,6 +10,7 @@ use shared::config::EXIT_USAGE;
 use shared::telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// A request makes many small allocations; this allocator makes them cheap.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

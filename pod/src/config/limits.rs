@@ -1,4 +1,5 @@
-//! The limits, each with its reason. All have a key of the same name in the file.
+//! The limits, each with its reason. Each has a key in the file, but for [`FENCE`], which is the mover's, and
+//! [`EXTRA_CONNECTIONS`], which the program itself decides.
 
 use std::time::Duration;
 

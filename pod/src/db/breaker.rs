@@ -14,7 +14,7 @@ const REST: Duration = Duration::from_millis(300);
 pub(crate) struct Breaker {
     started: Instant,
     /// Milliseconds after `started` until which requests fail at once; 0 while the server answers.
-    closed_until_ms: AtomicU64,
+    resting_until_ms: AtomicU64,
     /// How long the one that tries again may take.
     probe: Duration,
 }
@@ -23,21 +23,21 @@ impl Breaker {
     pub(crate) fn new(probe: Duration) -> Self {
         Self {
             started: Instant::now(),
-            closed_until_ms: AtomicU64::new(0),
+            resting_until_ms: AtomicU64::new(0),
             probe,
         }
     }
 
     /// Whether to ask the server. After the rest one caller is let through; the others wait for what it finds.
     pub(crate) fn lets_through(&self) -> bool {
-        let until = self.closed_until_ms.load(Ordering::Acquire);
+        let until = self.resting_until_ms.load(Ordering::Acquire);
         if until == 0 {
             return true;
         }
         let now = self.now_ms();
         now >= until
             && self
-                .closed_until_ms
+                .resting_until_ms
                 .compare_exchange(
                     until,
                     now + ms(self.probe),
@@ -49,14 +49,14 @@ impl Breaker {
 
     /// The server answered.
     pub(crate) fn answered(&self) {
-        if self.closed_until_ms.load(Ordering::Relaxed) != 0 {
-            self.closed_until_ms.store(0, Ordering::Release);
+        if self.resting_until_ms.load(Ordering::Relaxed) != 0 {
+            self.resting_until_ms.store(0, Ordering::Release);
         }
     }
 
     /// The server did not answer.
     pub(crate) fn silent(&self) {
-        self.closed_until_ms
+        self.resting_until_ms
             .store(self.now_ms() + ms(REST), Ordering::Release);
     }
 

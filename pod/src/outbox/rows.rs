@@ -9,7 +9,7 @@ use crate::outbox::sink::Relayed;
 use crate::{Error, Reader, Tx};
 
 /// Shops that one look finds; the next look goes on after them.
-const SHOPS_MAX: u32 = 200;
+pub(crate) const SHOPS_MAX: u32 = 200;
 
 /// Writes events.
 pub(crate) fn insert(shop: ShopId, epoch: Epoch, events: &[Event]) -> QueryBuilder<MySql> {

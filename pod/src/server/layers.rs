@@ -144,15 +144,10 @@ fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
 
 /// Adds the request's id to a problem, so that a client can name it to support.
 fn name_request(response: Response, route: &Route) -> Response {
-    let Some(problem) = response.extensions().get::<Problem>() else {
+    let Some((kind, problem)) = response.extensions().get::<(Kind, Problem)>() else {
         return response;
     };
-    let Some(kind) = Kind::ALL
-        .into_iter()
-        .find(|k| problem.r#type.ends_with(k.slug()) && k.status() == problem.status)
-    else {
-        return response;
-    };
+    let kind = *kind;
     let named = Problem {
         request: Some(route.request.to_string()),
         ..problem.clone()
