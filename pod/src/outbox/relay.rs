@@ -5,14 +5,19 @@
 //! relays them again, under the same ids.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use shared::error::chain;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::background::Lease;
 use crate::outbox::rows;
 use crate::outbox::sink::Sink;
 use crate::{App, Consistency, Error, Shop, meter};
+
+/// With a sink down each look meets it once for each shop, several times a second: the log hears of it this often.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// The relay of a process. It works only while the process holds the lease.
 pub(crate) struct Relay {
@@ -21,6 +26,7 @@ pub(crate) struct Relay {
     lease: Arc<Lease>,
     /// Where the last look ended.
     after: Mutex<u64>,
+    refused: Seldom,
 }
 
 impl Relay {
@@ -30,6 +36,7 @@ impl Relay {
             sinks,
             lease,
             after: Mutex::new(0),
+            refused: Seldom::default(),
         }
     }
 
@@ -68,7 +75,12 @@ impl Relay {
         }
         for sink in &self.sinks {
             if let Err(error) = sink.take(&events).await {
-                tracing::warn!(shop = %shop.id(), error = chain(&error), "events stay waiting");
+                let (shop, error) = (shop.id(), chain(&error));
+                if self.refused.due() {
+                    tracing::warn!(%shop, error, "events stay waiting");
+                } else {
+                    tracing::debug!(%shop, error, "events stay waiting");
+                }
                 return Ok(0);
             }
         }
@@ -80,5 +92,35 @@ impl Relay {
             })
             .await?;
         Ok(events.len())
+    }
+}
+
+/// Something that goes on and is said once in a while.
+#[derive(Debug, Default)]
+struct Seldom(parking_lot::Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Whether to say it now.
+    fn due(&self) -> bool {
+        let mut said = self.0.lock();
+        let due = said.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+        if due {
+            *said = Some(Instant::now());
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sink_that_stays_away_is_told_of_at_once_and_then_seldom() {
+        let refused = Seldom::default();
+        assert!(refused.due());
+        assert!(!refused.due());
+        tokio::time::advance(WARN_EVERY).await;
+        assert!(refused.due() && !refused.due());
     }
 }
