@@ -125,7 +125,8 @@ impl Pool {
             Some((self.0.slots.enter().await?, share))
         };
         let waited = timeout(self.0.settings.wait, slots).await;
-        meter::pool_wait(self.0.settings.role, started.elapsed(), waited.is_ok());
+        let got = matches!(waited, Ok(Some(_)));
+        meter::pool_wait(self.0.settings.role, started.elapsed(), got);
         let Ok(Some((slot, share))) = waited else {
             return Err(Fault::Busy);
         };
