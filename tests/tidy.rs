@@ -3,6 +3,11 @@
 //! Each rule is a function over texts that gives a list of breaches, so that the rule itself is tested on samples that
 //! break it. The tests here run the rules over the tree.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a rule that cannot be looked at is a failed test"
+)]
+
 #[path = "tidy/arrows.rs"]
 mod arrows;
 #[path = "tidy/code.rs"]

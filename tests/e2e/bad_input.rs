@@ -227,13 +227,11 @@ async fn a_checkout_names_the_field_at_fault(fleet: &Fleet) -> Result<()> {
             answer.text()
         );
     }
-    assert_eq!(
-        (
-            shop.available(&mug).await?,
-            other.available(&foreign).await?
-        ),
-        (10, 10)
+    let left = (
+        shop.available(&mug).await?,
+        other.available(&foreign).await?,
     );
+    assert_eq!(left, (10, 10));
     assert!(shop.order_ids().await?.is_empty());
     Ok(())
 }

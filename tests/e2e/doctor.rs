@@ -80,14 +80,10 @@ async fn doctor_is_content_with_a_well_fleet_and_finds_each_planted_fault(
     primary
         .run("update schema_ledger set checksum = concat('x', substr(checksum, 2)) where version = 1").await?;
     finds("a changed migration", "checksum").await?;
+    let checksum = migrations::POD[0].checksum();
     primary
         .run(&format!(
-            "update schema_ledger set checksum = '{}' where version = 1",
-            migrations::POD
-                .iter()
-                .find(|m| m.version == 1)
-                .context("migration 1")?
-                .checksum()
+            "update schema_ledger set checksum = '{checksum}' where version = 1"
         ))
         .await?;
     content("at last").await.map(drop)

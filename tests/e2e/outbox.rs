@@ -97,19 +97,7 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
             .await
             .with_context(|| unit.to_owned())?;
     }
-    wait_until("both processes serve", RECOVER_MAX, async || {
-        for process in &fleet.status().await?.pod(1)?.processes {
-            let answer =
-                reqwest::get(format!("{}/readyz", process.admin.trim_end_matches('/'))).await;
-            ensure!(
-                answer.context("readyz")?.status() == 200,
-                "{} is not ready",
-                process.admin
-            );
-        }
-        Ok(())
-    })
-    .await?;
+    fleet.processes_ready(1).await?;
     // A checkout whose process was killed between its two steps is taken up by its key five seconds later.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let before = load.seen().others;

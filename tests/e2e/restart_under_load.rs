@@ -9,7 +9,7 @@ use tests::fleet::RECOVER_MAX;
 use tests::load::{Load, reconcile};
 use tests::own_edge::{OwnEdge, set};
 use tests::suite::Test;
-use tests::{Call, Fleet, tests, wait_until};
+use tests::{Call, Fleet, Shop, tests};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![alone:
@@ -145,18 +145,14 @@ async fn inv4_inv6_a_frozen_process_gets_each_request_once_and_hurts_no_other_po
         "the other pod's buyers noticed: {:?}",
         seen.others
     );
-    wait_until("both processes serve", RECOVER_MAX, async || {
-        for process in &fleet.status().await?.pod(1)?.processes {
-            let answer = reqwest::get(format!("{}/readyz", process.admin))
-                .await
-                .context("readyz")?;
-            ensure!(answer.status() == 200, "{} is not ready", process.admin);
-        }
-        Ok(())
-    })
-    .await?;
+    fleet.processes_ready(1).await?;
     // What the thawed process still had in hand is done or dropped within the deadline of a transaction.
     tokio::time::sleep(Duration::from_secs(3)).await;
+    are_there_once(fleet, &shop, &made).await
+}
+
+/// No product of a shop is there twice, and none of these is missing.
+async fn are_there_once(fleet: &Fleet, shop: &Shop, made: &[String]) -> Result<()> {
     let primary = fleet.primary(1).await?;
     let stored = primary
         .texts(&format!(
@@ -171,7 +167,7 @@ async fn inv4_inv6_a_frozen_process_gets_each_request_once_and_hurts_no_other_po
         once.len() == stored.len(),
         "a request was executed twice: {stored:?}"
     );
-    for title in &made {
+    for title in made {
         ensure!(
             stored.contains(title),
             "{title} was acknowledged and is gone"

@@ -73,6 +73,12 @@ async fn the_tap_cuts_where_it_says() -> Result<()> {
         }
         mysql.server.run("delete from other").await?;
     }
+    is_held(&mysql, &tap).await
+}
+
+/// Neither answered nor hung up on.
+async fn is_held(mysql: &BareMysql, tap: &Tap) -> Result<()> {
+    let through = mysql.server.at_port(tap.address().port());
     let mut session = through.connect().await?;
     tap.set("into tapped", Moment::Held);
     session.execute("begin").await?;

@@ -45,6 +45,19 @@ impl Fleet {
         self.podctl.ok(&["process", "start", unit]).await.map(drop)
     }
 
+    /// Waits until every process of a pod says that it is ready.
+    pub async fn processes_ready(&self, pod: u32) -> Result<()> {
+        wait_until("all processes of a pod serve", RECOVER_MAX, async || {
+            for process in &self.status().await?.pod(pod)?.processes {
+                let url = format!("{}/readyz", process.admin.trim_end_matches('/'));
+                let answer = reqwest::get(url).await.context("readyz")?;
+                ensure!(answer.status() == 200, "{} is not ready", process.admin);
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Puts back what a test has broken, as far as the harness can: frozen processes run, stopped units are started. Then
     /// waits until everything works.
     pub async fn restore(&self) -> Result<()> {
