@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::db::fault::{Fault, Lost, number};
 use crate::db::guard::{Guard, IDLE_WAIT_TIMEOUT_S, rollback};
-use crate::db::pool::Pool;
+use crate::db::pool::{Place, Pool};
 use crate::db::statement::GUARD_SAVEPOINT;
 use crate::meter;
 
@@ -22,6 +22,9 @@ const SETTLE_STEP: Duration = Duration::from_millis(20);
 /// A commit is not begun with less than this left of the transaction's deadline: it would as likely be cut off, and an
 /// unknown commit costs more than one that was rolled back.
 const COMMIT_MIN: Duration = Duration::from_millis(200);
+
+/// How often to look whether a session that stands on is gone by now, and its place free.
+const KEEP_STEP: Duration = Duration::from_millis(500);
 
 /// "Unknown thread id": the session is gone.
 const NO_SUCH_SESSION: u16 = 1094;
@@ -42,8 +45,8 @@ pub(crate) enum Committed {
     No(Fault),
     /// A statement ended the transaction before its time, so that a part may be committed: a bug.
     EndedBefore,
-    /// The answer never came. The session to settle.
-    Unknown(u64),
+    /// The answer never came. The session to settle, and the place that it takes up until then.
+    Unknown(u64, Place),
 }
 
 impl Guard {
@@ -89,30 +92,59 @@ impl Guard {
                 rollback(self.conn).await;
                 Committed::No(Fault::of("commit", error, Lost::Within))
             }
-            (Ok(Err(_)) | Err(_), 0 | 1) => Committed::Unknown(session),
+            (Ok(Err(_)) | Err(_), 0 | 1) => Committed::Unknown(session, self.conn.close()),
             // The commit itself was confirmed.
             (Ok(Err(_)) | Err(_), _) => Committed::Yes(None),
         }
     }
 }
 
+/// What became of a session that is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// The server has forgotten it: its transaction is committed or never will be.
+    Gone,
+    /// It still stands: its commit waits for a replica to acknowledge it.
+    Stands,
+    /// The server cannot be asked.
+    Unasked,
+}
+
 /// Makes an unknown outcome final: kills the session and waits until the server has forgotten it. After that its
 /// transaction is either committed or never will be, and the closure, run again with the same key, finds out which.
 /// A plain look at the rows would not do: the commit could still land after it.
-pub(crate) async fn settle(pool: &Pool, session: u64) -> bool {
-    let settled = timeout(SETTLE_WAIT, async {
-        let (mut raw, _) = pool.connect().await.ok()?;
+pub(crate) async fn settle(pool: &Pool, session: u64) -> Settled {
+    let settled = end(pool, session, SETTLE_STEP).await;
+    meter::commit_settled(settled == Settled::Gone);
+    settled
+}
+
+/// Keeps the place of a session that stands on, until it is gone. Without that a pod whose replicas are away would put
+/// the next write into each place that a hanging commit has left, until the server has no connection for anybody.
+pub(crate) async fn keep_place(pool: Pool, session: u64, place: Place) {
+    while end(&pool, session, KEEP_STEP).await == Settled::Stands {}
+    drop(place);
+}
+
+async fn end(pool: &Pool, session: u64, step: Duration) -> Settled {
+    let ended = timeout(SETTLE_WAIT, async {
+        let mut raw = match pool.connect().await {
+            Ok((raw, _)) => raw,
+            Err(Fault::Busy) => {
+                sleep(step).await;
+                return Settled::Stands;
+            }
+            Err(_) => return Settled::Unasked,
+        };
         loop {
             let kill = sqlx::raw_sql(AssertSqlSafe(format!("kill {session}")));
             match raw.execute(kill).await {
-                Ok(_) => sleep(SETTLE_STEP).await,
-                Err(error) if number(&error) == Some(NO_SUCH_SESSION) => return Some(()),
-                Err(_) => return None,
+                Ok(_) => sleep(step).await,
+                Err(error) if number(&error) == Some(NO_SUCH_SESSION) => return Settled::Gone,
+                Err(_) => return Settled::Unasked,
             }
         }
     })
     .await;
-    let settled = matches!(settled, Ok(Some(())));
-    meter::commit_settled(settled);
-    settled
+    ended.unwrap_or(Settled::Stands)
 }

@@ -83,6 +83,13 @@ pub(crate) struct Conn {
     born: Instant,
     reused: bool,
     pool: Pool,
+    place: Place,
+}
+
+/// A connection's place in its pool and in its shop's share. It outlives a connection whose session stands on at the
+/// server.
+#[derive(Debug)]
+pub(crate) struct Place {
     _slot: OwnedSemaphorePermit,
     _share: Option<OwnedSemaphorePermit>,
 }
@@ -130,6 +137,10 @@ impl Pool {
         let Ok(Some((slot, share))) = waited else {
             return Err(Fault::Busy);
         };
+        let place = Place {
+            _slot: slot,
+            _share: share,
+        };
         while let Some(idle) = self.pop() {
             if let Some((raw, idle)) = self.alive(idle).await {
                 return Ok(Conn {
@@ -138,8 +149,7 @@ impl Pool {
                     born: idle.1,
                     reused: true,
                     pool: self.clone(),
-                    _slot: slot,
-                    _share: share,
+                    place,
                 });
             }
         }
@@ -150,8 +160,7 @@ impl Pool {
             born: Instant::now(),
             reused: false,
             pool: self.clone(),
-            _slot: slot,
-            _share: share,
+            place,
         })
     }
 
@@ -251,6 +260,11 @@ impl Conn {
         &self.pool
     }
 
+    /// Closes it; its place is free once that is dropped too.
+    pub(crate) fn close(self) -> Place {
+        self.place
+    }
+
     /// Back into the pool. Only for a connection whose last answer was read whole and which is in no transaction.
     pub(crate) fn give_back(self) {
         let Self {
@@ -259,8 +273,7 @@ impl Conn {
             born,
             reused: _,
             pool,
-            _slot,
-            _share,
+            place: _place,
         } = self;
         pool.0.idle.lock().push(Idle {
             raw,

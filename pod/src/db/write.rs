@@ -13,10 +13,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::actor::Actor;
 use crate::cache::Key;
-use crate::db::commit::{Committed, settle};
+use crate::db::commit::{Committed, Settled, keep_place, settle};
 use crate::db::fault::{Fault, Lost};
 use crate::db::fence::{Seen, begin_write};
 use crate::db::guard::Guard;
+use crate::db::pool::Place;
 use crate::db::{Db, Tx};
 use crate::{Error, meter};
 
@@ -45,8 +46,8 @@ enum Attempt<T> {
     Done(T, Option<String>),
     /// Nothing was committed; the closure may be run again.
     Again(&'static str, Fault),
-    /// The commit's outcome is unknown: the session.
-    Unknown(u64),
+    /// The commit's outcome is unknown: the session, and its place in the pool.
+    Unknown(u64, Place),
     Failed(Error),
 }
 
@@ -61,9 +62,13 @@ impl Db {
             let fault = match self.attempt(actor, &*run, &mut changed).await {
                 Attempt::Done(value, executed) => break (Ok(value), executed),
                 Attempt::Failed(error) => break (Err(error), None),
-                Attempt::Unknown(session) => {
+                Attempt::Unknown(session, place) => {
                     tracing::warn!(session, shop = %actor.shop(), "a commit's answer never came; settling it");
-                    if !settle(&self.write, session).await {
+                    let settled = settle(&self.write, session).await;
+                    if settled == Settled::Stands {
+                        tokio::spawn(keep_place(self.write.clone(), session, place));
+                    }
+                    if settled != Settled::Gone {
                         break (
                             Err(Error::Unknown("its session could not be ended in time")),
                             None,
@@ -131,7 +136,7 @@ impl Db {
             Committed::Yes(executed) => Attempt::Done(value, executed),
             Committed::No(fault @ Fault::Conflict { .. }) => Attempt::Again("conflict", fault),
             Committed::No(fault) => Attempt::Failed(fault.into()),
-            Committed::Unknown(session) => Attempt::Unknown(session),
+            Committed::Unknown(session, place) => Attempt::Unknown(session, place),
             Committed::EndedBefore => {
                 tracing::error!(shop = %actor.shop(), "a write transaction was ended by one of its statements");
                 Attempt::Failed(Error::bug(
