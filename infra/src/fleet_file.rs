@@ -21,6 +21,9 @@ pub const EDGE_PORT: u16 = 8080;
 /// A shop's database rows, its caches and its traffic must fit beside all others'. `max_shops` of a pod.
 const MAX_SHOPS: u64 = 10_000;
 
+/// One MySQL server serves thousands of shops; a million is a slip of the finger.
+pub const SHOPS_PER_POD_MAX: u64 = 1_000_000;
+
 /// With fewer than two replicas a promoted server has nobody to acknowledge its commits, and takes none. Four are as many as
 /// one machine starts within the time a start may take. `replicas` of a pod.
 const REPLICAS: RangeInclusive<u16> = 2..=4;
@@ -157,7 +160,7 @@ impl PodWish {
         let region = s.or("region", region.to_owned());
         let pool = s.or("pool", "shared".to_owned());
         let class = s.or("class", "small".to_owned());
-        let max_shops = s.within("max_shops", MAX_SHOPS, 1..=10_000_000);
+        let max_shops = s.within("max_shops", MAX_SHOPS, 1..=SHOPS_PER_POD_MAX);
         let replicas = s.within("replicas", *REPLICAS.start(), REPLICAS);
         let processes = s.within("processes", 2, PROCESSES);
         Some(Self {
@@ -238,7 +241,7 @@ mod tests {
     #[test]
     fn all_faults_are_named_at_once() {
         let text = "base_domain = 'localhost'\nplatform_domain = 'no spaces'\ntemplate = 'cloud'\nedge.count = 99\n\
-            [[pod]]\nid = 0\nname = 'Nord'\nreplicas = 1\nsize = 'xl'\n\
+            [[pod]]\nid = 0\nname = 'Nord'\nreplicas = 1\nmax_shops = 1000001\nsize = 'xl'\n\
             [[pod]]\nid = 1\nname = 'b'\n[[pod]]\nid = 1\nname = 'b'";
         let faults = parse(text).unwrap_err().to_string();
         for fault in [
@@ -248,6 +251,7 @@ mod tests {
             "pod[0].id: ",
             "pod[0].name: \"Nord\" is not a name",
             "pod[0].replicas: 1 is not within 2 and 4",
+            "pod[0].max_shops: 1000001 is not within 1 and 1000000",
             "pod[0].size: unknown key",
         ] {
             assert!(faults.contains(fault), "{fault:?} in\n{faults}");

@@ -100,7 +100,7 @@ pub enum Step {
     EdgeFiles,
     /// The edges' processes.
     Edges,
-    /// A unit that the wish has no more.
+    /// A unit that the wish no longer has.
     Remove {
         /// Its name.
         unit: String,
@@ -248,7 +248,9 @@ impl fmt::Display for Step {
             Self::Activate { pod } => write!(f, "pod {pod}: take it into service"),
             Self::EdgeFiles => f.write_str("edges: write their configuration"),
             Self::Edges => f.write_str("edges: start them"),
-            Self::Remove { unit } => write!(f, "{unit}: end it, since fleet.toml has it no more"),
+            Self::Remove { unit } => {
+                write!(f, "{unit}: end it, since it is no longer in fleet.toml")
+            }
         }
     }
 }

@@ -204,7 +204,7 @@ pub fn wrong_version(version: &str, comment: &str) -> Option<String> {
     let both = format!("{version} {comment}").to_ascii_lowercase();
     if both.contains("mariadb") {
         return Some(format!(
-            "the server is MariaDB ({version}), whose GTIDs and replication are others; Podhost needs MySQL {} or newer",
+            "the server is MariaDB ({version}), whose GTIDs and replication work differently; Podhost needs MySQL {} or newer",
             show(VERSION_MIN)
         ));
     }

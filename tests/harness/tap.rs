@@ -1,6 +1,6 @@
 //! A proxy that understands MySQL's packets and cuts at a chosen moment of a transaction.
 //!
-//! It follows the statements of each connection (text and prepared ones). A [`Trap`] names a word of a statement; the
+//! It follows the statements of each connection (text and prepared ones). A trap names a word of a statement; the
 //! first transaction that sent such a statement springs it at its COMMIT. TLS is taken out of the server's greeting,
 //! so a client that insists on TLS cannot pass.
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use shared::PodId;
 
-use crate::fleet_file::{NAME_RULE, is_name};
+use crate::fleet_file::{NAME_RULE, SHOPS_PER_POD_MAX, is_name};
 
 /// What may be done with a pod.
 #[derive(Debug, Subcommand)]
@@ -54,7 +54,7 @@ pub struct PodAdd {
     #[arg(long)]
     pub class: Option<String>,
     /// How many shops it takes
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SHOPS_PER_POD_MAX))]
     pub max_shops: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ use crate::secrets::Account;
 /// A new replica has some hundred statements to apply.
 const FOLLOW_WITHIN: Duration = Duration::from_secs(20);
 
-/// The source says that it is alive so often; `replica_net_timeout` in my.cnf is four of them.
+/// How often a source says that it is alive; `replica_net_timeout` in my.cnf is four of them.
 const HEARTBEAT_SECONDS: f32 = 0.5;
 
 /// A receiver that lost its source tries again for ever: once a second, this often (136 years).

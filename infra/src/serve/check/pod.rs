@@ -6,11 +6,10 @@ use shared::config::SecretRef;
 use super::super::failure::{Answer, Failure};
 use super::word;
 use crate::api::{Endpoint, EndpointKind, EndpointRole, PodPut};
+use crate::fleet_file::SHOPS_PER_POD_MAX;
 
 /// Processes, servers and caches of one pod: more want a pod of their own.
 const ENDPOINTS_MAX: usize = 64;
-/// One MySQL server serves thousands of shops; a million is a slip of the finger.
-const SHOPS_PER_POD_MAX: u64 = 1_000_000;
 
 /// Checks `PUT /v1/pods/{id}`.
 pub(in crate::serve) fn pod(put: PodPut) -> Answer<PodPut> {
