@@ -67,7 +67,8 @@ pub(super) async fn share_out(conn: &mut SqliteConnection, new: PodId) -> Result
     Ok(())
 }
 
-/// The buckets that the new pod takes over. Pure.
+/// The buckets that the new pod takes over. Pure. Shops are numbered one after the other, so a pod's buckets lie apart: of
+/// a row of new shops each pod gets its share.
 fn taken_over(buckets: &[(i64, Option<i64>)], new: i64) -> Vec<i64> {
     let mut by_pod: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut taken = Vec::new();
@@ -76,6 +77,10 @@ fn taken_over(buckets: &[(i64, Option<i64>)], new: i64) -> Vec<i64> {
             Some(pod) if *pod != new => by_pod.entry(*pod).or_default().push(*bucket),
             Some(_) | None => taken.push(*bucket),
         }
+    }
+    for list in by_pod.values_mut() {
+        // By the lowest bits first: those that go, from the end, are spread over what the pod has.
+        list.sort_by_key(|bucket| bucket.reverse_bits().cast_unsigned());
     }
     let fair = buckets.len() / (by_pod.len() + 1);
     while taken.len() < fair {
@@ -198,6 +203,8 @@ fn choose(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn candidate(id: u64, region: &str, active: bool, room: u64, shops: u64) -> Candidate {
@@ -269,6 +276,9 @@ mod tests {
                 .collect();
             let (min, max) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
             assert!(max - min <= 2, "{counts:?}");
+            let first = buckets.iter().take(8 * usize::try_from(new).unwrap());
+            let owners: BTreeSet<i64> = first.filter_map(|b| b.1).collect();
+            assert_eq!(owners, (1..=new).collect(), "the first shops lie apart");
         }
         assert!(
             taken_over(&buckets, 4).len() == 256,
