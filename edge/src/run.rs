@@ -141,7 +141,8 @@ impl App {
         ))
     }
 
-    /// Catches up with the catalog, if there is one, and serves until SIGTERM or SIGINT, then finishes what is in flight within the deadline.
+    /// Catches up with the catalog, if there is one, and serves until SIGTERM or SIGINT, then finishes what is in
+    /// flight within the deadline.
     pub fn serve(self) -> anyhow::Result<()> {
         let Self {
             requests,

@@ -1,7 +1,8 @@
-//! Doing a plan: step by step, each looked at first and skipped when it is done, stopping at the first that fails. Killed
-//! anywhere, the same again goes on where it was.
+//! Doing a plan: step by step, each looked at first and skipped when it is done, stopping at the first that fails.
+//! Killed anywhere, the same again goes on where it was.
 //!
-//! It decides nothing. Steps of different pods are done side by side: a pod waits for its own servers, never for another's.
+//! It decides nothing. Steps of different pods are done side by side: a pod waits for its own servers, never for
+//! another's.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -24,8 +24,8 @@ const MAX_SHOPS: u64 = 10_000;
 /// One MySQL server serves thousands of shops; a million is a slip of the finger.
 pub const SHOPS_PER_POD_MAX: u64 = 1_000_000;
 
-/// With fewer than two replicas a promoted server has nobody to acknowledge its commits, and takes none. Four are as many as
-/// one machine starts within the time a start may take. `replicas` of a pod.
+/// With fewer than two replicas a promoted server has nobody to acknowledge its commits, and takes none. Four are as
+/// many as one machine starts within the time a start may take. `replicas` of a pod.
 const REPLICAS: RangeInclusive<u16> = 2..=4;
 
 /// One process is enough to serve; eight use up a machine. `processes` of a pod.

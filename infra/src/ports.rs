@@ -1,9 +1,9 @@
 //! Ports of a fleet's processes on this machine.
 //!
-//! They are chosen once and remembered, from a range that the kernel gives to nobody else's outgoing connections. A port that
-//! a fleet has chosen stays its own, also while the fleet is down: several fleets of one user share a folder in which a
-//! file per port names the home that has it and what for. Choosing for the same again gives the same port, so that a plan
-//! made anew after a crash is the same plan.
+//! They are chosen once and remembered, from a range that the kernel gives to nobody else's outgoing connections. A
+//! port that a fleet has chosen stays its own, also while the fleet is down: several fleets of one user share a folder
+//! in which a file per port names the home that has it and what for. Choosing for the same again gives the same port,
+//! so that a plan made anew after a crash is the same plan.
 
 use std::collections::BTreeMap;
 use std::fs::File;

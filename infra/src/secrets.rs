@@ -1,4 +1,5 @@
-//! The fleet's secrets: a file each, made once, readable by their owner alone. Nobody prints them, nobody else stores them.
+//! The fleet's secrets: a file each, made once, readable by their owner alone. Nobody prints them, nobody else stores
+//! them.
 
 use std::path::PathBuf;
 

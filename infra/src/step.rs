@@ -1,5 +1,6 @@
-//! The steps of a plan. Each knows how to see that it is done, how to do it, and how to do it again after it was cut off
-//! anywhere: what it writes is replaced whole, what it copies gets its name at the end, what it tells a server can be told twice.
+//! The steps of a plan. Each knows how to see that it is done, how to do it, and how to do it again after it was cut
+//! off anywhere: what it writes is replaced whole, what it copies gets its name at the end, what it tells a server can
+//! be told twice.
 
 use std::fmt;
 

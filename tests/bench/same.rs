@@ -1,4 +1,5 @@
-//! Whether the raw checkout still sends what a pod's does: both are written down by the server and compared, verb by table.
+//! Whether the raw checkout still sends what a pod's does: both are written down by the server and compared, verb by
+//! table.
 
 use anyhow::{Context, Result};
 use regex::Regex;

@@ -53,8 +53,8 @@ impl Server {
         })
     }
 
-    /// Connects as the operator; to a server that nobody has set up yet, as root without a password. Just while a server
-    /// gets its accounts from its primary neither may be let in: then once more.
+    /// Connects as the operator; to a server that nobody has set up yet, as root without a password. While a
+    /// server is getting its accounts from its primary neither may be let in: then the operator is tried once more.
     pub(crate) async fn connect(&self, home: &HomeDir) -> anyhow::Result<Connection> {
         let password = Account::Operator.password(home, self.pod)?;
         let operator = options(&self.socket)
@@ -202,9 +202,9 @@ pub(crate) async fn may_take_writes(home: &HomeDir, unit: &Unit) -> bool {
     )
 }
 
-/// Whether a server may be ended by SIGTERM. One that takes writes is first put into `offline_mode`, which cuts its sessions
-/// without an answer; while a session still waits for a replica's acknowledgement an ordinary end would tell that
-/// client OK. One that does not answer is killed.
+/// Whether a server may be ended by SIGTERM. One that takes writes is first put into `offline_mode`, which cuts its
+/// sessions without an answer; while a session still waits for a replica's acknowledgement an ordinary end would tell
+/// that client OK. One that does not answer is killed.
 pub(crate) async fn may_be_asked_to_end(home: &HomeDir, unit: &Unit) -> bool {
     let Some(server) = Server::of(unit) else {
         return true;

@@ -110,7 +110,8 @@ async fn create(
 /// Makes an empty server follow the first, and waits until it has everything.
 ///
 /// The accounts come to it by the same way as everything else: for a moment root is let in, then the operator without
-/// rights, then the operator. So a refusal is no fault before the time is up, also when an earlier try was cut off just then.
+/// rights, then the operator. So a refusal is no fault before the time is up, also when an earlier try was cut off just
+/// then.
 pub(crate) async fn replica(
     home: &HomeDir,
     server: &Server,

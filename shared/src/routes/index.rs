@@ -1,9 +1,9 @@
 //! The shops of a route table and the index of their names, in shards.
 //!
-//! A shop is one slot ([`super::slot`]); the two indexes ([`super::probe`]) hold no names of their own. A look-up reads two
-//! shards and compares the name in the slot, so that an entry that points at a slot which changed meanwhile finds nothing
-//! wrong. A writer never holds two locks: a reader waits at most for one shard to grow (about a millisecond with ten
-//! million shops), never for a whole change.
+//! A shop is one slot ([`super::slot`]); the two indexes ([`super::probe`]) hold no names of their own. A look-up reads
+//! two shards and compares the name in the slot, so that an entry that points at a slot which changed meanwhile finds
+//! nothing wrong. A writer never holds two locks: a reader waits at most for one shard to grow (about a millisecond
+//! with ten million shops), never for a whole change.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -168,8 +168,8 @@ impl Index {
     }
 
     /// Puts a shop in the place of its former self or into a new slot, and its names into the index. A host of another
-    /// shop is taken over: readers see the former owner until the one moment in which they see the new one. The caller has
-    /// made sure that no other shop has the handle. `false`: no room.
+    /// shop is taken over: readers see the former owner until the one moment in which they see the new one. The caller
+    /// has made sure that no other shop has the handle. `false`: no room.
     pub(super) fn put(&self, new: &Slot) -> bool {
         let Some((place, old)) = self.store(new.clone()) else {
             return false;
