@@ -110,7 +110,7 @@ fn words(sql: &str) -> Result<Vec<String>, Refused> {
         rest = match c {
             '\'' | '"' | '`' => after_quote(&rest[1..], c),
             '#' => after(rest, "\n"),
-            '-' if rest.starts_with("--") => after(rest, "\n"),
+            '-' if begins_comment(rest) => after(rest, "\n"),
             '/' if rest.starts_with("/*!") => return Err(Refused::ExecutableComment),
             '/' if rest.starts_with("/*") => after(&rest[2..], "*/"),
             c if c.is_alphanumeric() || c == '_' => {
@@ -129,6 +129,15 @@ fn words(sql: &str) -> Result<Vec<String>, Refused> {
         };
     }
     Ok(words)
+}
+
+/// MySQL takes `--` for a comment only before white space or the end: `1--get_lock('a', 1)` is a subtraction.
+fn begins_comment(text: &str) -> bool {
+    text.strip_prefix("--").is_some_and(|rest| {
+        rest.chars()
+            .next()
+            .is_none_or(|c| c.is_whitespace() || c.is_control())
+    })
 }
 
 fn after<'a>(text: &'a str, end: &str) -> &'a str {
@@ -207,6 +216,11 @@ mod tests {
         assert_eq!(
             check_write("select Get_Lock('a', 1)"),
             Err(Refused::UserLock("get_lock"))
+        );
+        assert_eq!(
+            check_write("select 1--get_lock('a', 1)"),
+            Err(Refused::UserLock("get_lock")),
+            "a subtraction is no comment"
         );
         assert_eq!(
             check_write("release savepoint podhost_guard"),
