@@ -87,6 +87,7 @@ pub struct ShopNew {
 
 /// The query of `GET /v1/shops`: a page begins after an id, so that a long list stays cheap at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ShopPageQuery {
     /// The last id of the page before.
@@ -159,6 +160,7 @@ pub struct PlacementEvent {
 
 /// The query of `GET /v1/shops/{ref}/placement`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementQuery {
     /// The instant, RFC 3339; without it, now.
@@ -252,7 +254,7 @@ pub struct Status {
     pub open_operations: u64,
     /// How the buckets of shop ids are shared out.
     pub buckets: Vec<BucketShare>,
-    /// Whether the catalog's epochs can be trusted; `false` after a restore, until `podctl reconcile`.
+    /// Whether the catalog's epochs can be trusted; `false` after a restore.
     pub reconciled: bool,
     /// The primaries of all pods.
     pub primaries: Vec<PrimaryStatus>,

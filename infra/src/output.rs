@@ -84,6 +84,11 @@ pub fn facts(facts: &[(&str, String)]) -> String {
     lines.join("\n")
 }
 
+/// So many of something: `1 shop`, `2 shops`.
+pub fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// An absent value in a table.
 pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |v| v.to_string())
@@ -130,7 +135,7 @@ impl Progress for Steps {
 
 fn new_bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} {wide_msg}") {
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:12} {pos}/{len} {wide_msg}") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(TICK);

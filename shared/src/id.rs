@@ -101,7 +101,7 @@ pub struct Handle(Box<str>);
 const HANDLE_LEN_MAX: usize = 63;
 
 const HANDLE_RULE: &str =
-    "1 to 63 of a-z, 0-9 and '-', not first or last, with a letter, and not 'xn--'";
+    "1 to 63 of a-z, 0-9 and '-', with a letter, no '-' first or last, and no 'xn--' first";
 
 impl Handle {
     /// The text itself.

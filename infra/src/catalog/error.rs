@@ -119,7 +119,7 @@ impl Classify for CatalogError {
     fn client_text(&self) -> Option<String> {
         match self {
             Self::Storage(error) => storage_text(error).map(str::to_owned),
-            Self::Unreconciled => Some(format!("{self}; run `podctl reconcile`")),
+            Self::Unreconciled => Some(self.to_string()),
             Self::Stale(_) => Some(format!("{self}; look at it again and repeat the request")),
             Self::Gone { .. } => Some(format!("{self}; take the full table")),
             Self::Corrupt(_) => None,
@@ -162,9 +162,9 @@ fn storage_text(error: &sqlx::Error) -> Option<&'static str> {
             Some("the catalog's file is locked by another program; nothing was changed")
         }
         sqlite_code::CANTOPEN => Some("the catalog's file cannot be opened"),
-        sqlite_code::CORRUPT | sqlite_code::NOTADB => Some(
-            "the catalog's file is damaged; restore it from a backup, then run `podctl reconcile`",
-        ),
+        sqlite_code::CORRUPT | sqlite_code::NOTADB => {
+            Some("the catalog's file is damaged; put a whole copy of it in its place")
+        }
         _ => None,
     }
 }

@@ -59,7 +59,7 @@ impl Catalog {
             .await?
             .rows_affected();
         if removed == 0 {
-            return Err(CatalogError::not_found("host of that shop", host));
+            return Err(CatalogError::not_found("such host of that shop:", host));
         }
         sqlx::query("delete from claim where kind = 'host' and name = $1 and shop = $2")
             .bind(host.as_str())

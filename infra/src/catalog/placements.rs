@@ -107,7 +107,7 @@ impl Catalog {
         }) = row
         else {
             let at = at.format(&Rfc3339).unwrap_or_default();
-            return Err(CatalogError::not_found("owner of that shop at", &at));
+            return Err(CatalogError::not_found("owner of that shop yet at", &at));
         };
         Ok(PlacementAt {
             shop: shop_id(shop)?,

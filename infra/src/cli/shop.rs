@@ -66,10 +66,10 @@ pub struct ShopCreate {
     /// Pin it to a region
     #[arg(long)]
     pub region: Option<String>,
-    /// What it pays for
+    /// What it pays for [default: standard]
     #[arg(long)]
     pub plan: Option<String>,
-    /// The currency it sells in, ISO 4217
+    /// The currency it sells in, ISO 4217 [default: USD]
     #[arg(long)]
     pub currency: Option<String>,
 }

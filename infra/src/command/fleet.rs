@@ -1,12 +1,12 @@
 //! The local fleet: `up`, `down`, `plan`, `apply`, `pod add`, `serve`.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde::Serialize;
 
 use super::Context;
 use crate::cli::{PodAdd, Serve, Up};
 use crate::fleet_file::{self, FleetFile, PodNew, PodWish};
-use crate::home_dir::HomeDir;
+use crate::home_dir::{FleetLock, HomeDir};
 use crate::output::Steps;
 use crate::plan::Prepared;
 use crate::{apply, down, plan, serve, up};
@@ -66,12 +66,15 @@ struct Applied<'a> {
 
 /// `podctl apply`.
 pub async fn apply(cx: &Context) -> anyhow::Result<()> {
-    bring_up(cx, &cx.home()?, None).await
+    let home = cx.home()?;
+    supervised(&home)?;
+    bring_up(cx, &home, None).await
 }
 
 /// `podctl pod add`: the wish first, so that an interrupted one is finished by `podctl apply`.
 pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
     let home = cx.home()?;
+    supervised(&home)?;
     let PodAdd {
         name,
         id,
@@ -99,6 +102,16 @@ pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
         },
     )?;
     bring_up(cx, &home, Some(&pod)).await
+}
+
+/// Refuses before anything is written: of a fleet that does not run, no step could be finished.
+fn supervised(home: &HomeDir) -> anyhow::Result<()> {
+    ensure!(
+        FleetLock::holder(&home.lock_file()).is_some(),
+        "no `podctl up` runs this fleet ({}): start it first; a start applies fleet.toml by itself",
+        home.path().display()
+    );
+    Ok(())
 }
 
 async fn bring_up(cx: &Context, home: &HomeDir, pod: Option<&PodWish>) -> anyhow::Result<()> {

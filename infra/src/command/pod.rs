@@ -54,7 +54,8 @@ async fn set_status(
     let pod = or_known_pods(&control, reference, answer).await?;
     Ok(cx.out.result(&pod, |pod| {
         let stay = match (pod.status, pod.shops) {
-            (PodStatus::Draining, 1..) => format!("; its {} shops stay", pod.shops),
+            (PodStatus::Draining, 1) => "; its one shop stays".into(),
+            (PodStatus::Draining, 2..) => format!("; its {} shops stay", pod.shops),
             (PodStatus::Draining | PodStatus::Active | PodStatus::Offline, _) => String::new(),
         };
         format!("{} is {}{stay}", pod.name, pod.status.as_str())

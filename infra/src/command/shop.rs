@@ -39,9 +39,17 @@ pub async fn run(cx: &Context, command: ShopCommand) -> anyhow::Result<()> {
             Ok(cx.out.result(&placement, placement_line)?)
         }
         ShopCommand::Token(args) => token(cx, &control, args).await,
-        ShopCommand::Freeze(wish) => change(wish, PlacementState::Frozen).await,
+        ShopCommand::Freeze(wish) => {
+            let wish = unless(&control, wish, PlacementState::Offline, "online").await?;
+            change(wish, PlacementState::Frozen).await
+        }
         ShopCommand::Offline(wish) => change(wish, PlacementState::Offline).await,
-        ShopCommand::Unfreeze(wish) | ShopCommand::Online(wish) => {
+        ShopCommand::Unfreeze(wish) => {
+            let wish = unless(&control, wish, PlacementState::Offline, "online").await?;
+            change(wish, PlacementState::Serving).await
+        }
+        ShopCommand::Online(wish) => {
+            let wish = unless(&control, wish, PlacementState::Frozen, "unfreeze").await?;
             change(wish, PlacementState::Serving).await
         }
         ShopCommand::Host(command) => host(cx, &control, command).await,
@@ -147,6 +155,25 @@ async fn token(cx: &Context, control: &Control, args: TokenArgs) -> anyhow::Resu
         }
         (None, None) => Err(anyhow!("name a shop: podctl shop token <shop>")),
     }
+}
+
+/// Passes the change on unless the shop is in a state that only its own command ends: who ends a freeze does not mean
+/// to bring back what somebody took offline.
+async fn unless(
+    control: &Control,
+    change: Change,
+    barred: PlacementState,
+    way_out: &str,
+) -> anyhow::Result<Change> {
+    let shop = known(control, &change.shop, control.shop(&change.shop).await).await?;
+    if shop.state != barred {
+        return Ok(change);
+    }
+    Err(anyhow!(
+        "{0} is {1}, and stays so until `podctl shop {way_out} {0}`",
+        shop.handle,
+        barred.as_str()
+    ))
 }
 
 async fn set_state(

@@ -30,6 +30,13 @@ pub struct Facts {
     pub disks: Vec<Disk>,
 }
 
+impl Facts {
+    /// Whether this machine's fleet was ended, all of it.
+    pub fn is_stopped(&self) -> bool {
+        self.supervised == Some(false) && self.units.iter().all(|unit| unit.pid.is_none())
+    }
+}
+
 /// What the control server says.
 #[derive(Debug, Clone)]
 pub struct Catalog {

@@ -13,6 +13,12 @@ mod servers;
 /// Everything that is wrong.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Found::default();
+    if facts.is_stopped() {
+        // Everything else would say the same of each part.
+        fleet::units(facts.supervised, &facts.units, &mut found);
+        fleet::disks(&facts.disks, &mut found);
+        return found.findings;
+    }
     match &facts.catalog {
         Ok(catalog) => {
             fleet::reconciled(catalog, &mut found);

@@ -1,6 +1,7 @@
 //! The diagnosis for people.
 
 use super::{Diagnosis, Severity};
+use crate::output::count;
 
 /// A paragraph for each finding, or one sentence.
 pub fn text(diagnosis: &Diagnosis) -> String {
@@ -26,9 +27,9 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         .iter()
         .partition(|finding| finding.severity == Severity::Error);
     format!(
-        "{}\n\n{} errors, {} warnings",
+        "{}\n\n{}, {}",
         paragraphs.join("\n"),
-        errors.len(),
-        warnings.len()
+        count(errors.len() as u64, "error"),
+        count(warnings.len() as u64, "warning")
     )
 }

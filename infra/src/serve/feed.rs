@@ -72,6 +72,7 @@ async fn send(
 
 /// The query of the change feed.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangesQuery {
     /// Of the table that the changes are for.

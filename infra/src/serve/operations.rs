@@ -26,6 +26,7 @@ const NAME_LEN_MAX: usize = 100;
 
 /// The query of the list.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     /// At most 500.

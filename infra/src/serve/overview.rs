@@ -9,6 +9,8 @@ use axum::response::{Html, IntoResponse, Response};
 use shared::error::Kind;
 use shared::telemetry::MetricsText;
 use shared::telemetry::metric;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::app::App;
 use super::failure::{Answer, Failure};
@@ -100,6 +102,12 @@ struct Console {
     shops: Vec<Shop>,
     more_shops: bool,
     operations: Vec<Operation>,
+}
+
+impl Console {
+    fn when(at: &OffsetDateTime) -> String {
+        at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
+    }
 }
 
 /// Pods, shops and operations, to be read in a browser; the operator's token is the password.

@@ -90,6 +90,7 @@ pub(super) async fn set_primary(
 
 /// The query of a pod's topology.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopologyQuery {
     /// Wait until the topology is newer than this version.

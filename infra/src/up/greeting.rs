@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::demo::HANDLES;
 use crate::layout::CONTROL;
 use crate::observe::World;
+use crate::secrets;
 
 /// The greeting waits for nobody.
 const CALL_WITHIN: Duration = Duration::from_secs(5);
@@ -67,7 +68,8 @@ pub(super) async fn say(world: &World, addresses: &Addresses) -> anyhow::Result<
     writeln!(text, "  edge     {}", edges.join("  "))?;
     writeln!(
         text,
-        "  control  {control}  (a console for looking; `podctl status` shows everything)"
+        "  control  {control}  (a console for browsers; any user, the password is in {})",
+        world.home.secret_file(secrets::OPERATOR_TOKEN).display()
     )?;
     writeln!(text, "  home     {home}")?;
     if let Some(product) = first_product(world).await {

@@ -45,6 +45,20 @@ fn each_fault_has_its_finding_and_no_other() {
 }
 
 #[test]
+fn of_a_fleet_that_was_ended_only_that_is_told() {
+    let mut facts = sound();
+    facts.supervised = Some(false);
+    for unit in &mut facts.units {
+        unit.pid = None;
+    }
+    facts.catalog = Err("connection refused".into());
+    facts.plan = Some(Ok(vec!["control: start it".into()]));
+    let findings = judge(&facts);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].wrong, "the fleet does not run");
+}
+
+#[test]
 fn a_home_that_the_catalog_does_not_know_matters_more_when_nothing_is_being_made() {
     let home = Home {
         epoch: epoch(1),

@@ -34,7 +34,7 @@ pub(super) enum Shut {
     #[error("the primary's database is pod {0}'s; look at the endpoints of both pods")]
     OtherPod(u32),
     #[error(
-        "the primary's database has the term {found}, the catalog only {known}: run `podctl reconcile`"
+        "the primary's database has the term {found}, the catalog only {known}: the catalog is an older copy; put the newest in its place"
     )]
     NewerTerm { found: u64, known: u64 },
     #[error("the primary has no semi-synchronous replication plugin: look at its defaults file")]
