@@ -137,7 +137,6 @@ pub struct Pools {
     pub write: u32,
     pub read: u32,
     pub replica: u32,
-    pub extra: u32,
     pub reserved: u32,
     pub wait: Duration,
     pub queue: u32,
@@ -156,7 +155,6 @@ impl Pools {
             write: s.within("write", WRITE_CONNECTIONS, 1..=1_000),
             read: s.within("read", READ_CONNECTIONS, 1..=1_000),
             replica: s.within("replica", REPLICA_CONNECTIONS, 1..=1_000),
-            extra: EXTRA_CONNECTIONS,
             reserved: s.within("reserved", RESERVED_CONNECTIONS, 0..=10_000),
             wait: s.or("wait", POOL_WAIT),
             queue: s.within("queue", POOL_QUEUE, 1..=1_000_000),
@@ -176,12 +174,12 @@ impl Pools {
 
     /// What all processes of the pod may open at the primary, together.
     pub(crate) const fn at_primary(&self) -> u32 {
-        self.processes * (self.write + self.read + self.extra) + self.reserved
+        self.processes * (self.write + self.read + EXTRA_CONNECTIONS) + self.reserved
     }
 
     /// What all processes of the pod may open at a replica, together.
     pub(crate) const fn at_replica(&self) -> u32 {
-        self.processes * (self.replica + self.extra) + self.reserved
+        self.processes * (self.replica + EXTRA_CONNECTIONS) + self.reserved
     }
 }
 

@@ -76,7 +76,9 @@ impl Db {
             self.limits.transaction,
             "look for due shops",
             async |raw| {
+                // Some of these texts hold a cursor: kept, each would take a place among the prepared statements.
                 sqlx::query_as(sqlx::AssertSqlSafe(sql.clone()))
+                    .persistent(false)
                     .fetch_all(&mut *raw)
                     .await
             },

@@ -44,8 +44,11 @@ impl Relay {
     pub(crate) async fn look(&self) -> Result<usize, Error> {
         let mut after = self.after.lock().await;
         let shops = self.app.db().due(&rows::waiting_shops(*after)).await?;
-        // From the start again once the end is reached, so that busy shops with low numbers starve nobody.
-        *after = shops.last().map_or(0, |(shop, _)| shop.get());
+        // Where the next look begins: busy shops with low numbers starve nobody, and a page that is not full was the last.
+        *after = match shops.iter().map(|(shop, _)| shop.get()).max() {
+            Some(last) if shops.len() >= rows::SHOPS_MAX as usize => last,
+            Some(_) | None => 0,
+        };
         drop(after);
         let mut relayed = 0;
         for (shop, epoch) in shops {
