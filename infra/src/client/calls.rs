@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::{Call, Control, Error, Path, decode};
 use crate::api::{
     History, Operation, OperationChange, OperationList, OperationNew, PlacementAt, Pod, PodList,
-    PodPut, PodStatusChange, PrimaryChange, SHOP_PAGE_MAX, Shop, ShopNew, ShopPage, StateChange,
-    Status, TokenList, TokenMade, TokenNew, Topology,
+    PodPut, PodStatusChange, SHOP_PAGE_MAX, Shop, ShopNew, ShopPage, StateChange, Status,
+    TokenList, TokenMade, TokenNew, Topology,
 };
 
 /// Shops. `reference` is an id, a handle or a host.
@@ -157,20 +157,6 @@ impl Control {
     pub async fn topology(&self, reference: &str) -> Result<Topology, Error> {
         self.get(&Path::of(&["pods", reference, "topology"])).await
     }
-
-    /// Changes who is primary, if the term is still the one named.
-    pub async fn primary(
-        &self,
-        reference: &str,
-        change: &PrimaryChange,
-    ) -> Result<Topology, Error> {
-        self.send(
-            Method::PUT,
-            &Path::of(&["pods", reference, "primary"]),
-            change,
-        )
-        .await
-    }
 }
 
 /// Operations and the server itself.
@@ -179,11 +165,6 @@ impl Control {
     pub async fn operations(&self) -> Result<Vec<Operation>, Error> {
         let list: OperationList = self.get(&Path::of(&["operations"])).await?;
         Ok(list.operations)
-    }
-
-    /// One operation.
-    pub async fn operation(&self, id: &str) -> Result<Operation, Error> {
-        self.get(&Path::of(&["operations", id])).await
     }
 
     /// Records an operation; the same id again is the same operation.
