@@ -156,12 +156,13 @@ color:#222;background:#fff}h1{font-size:1.4rem}small{color:#666}\
 /// Title, detail and request id are ours and hold nothing to escape: the first two are constants, the last is a UUID.
 fn page(reply: Reply, request: &str) -> Vec<u8> {
     let title = reply.kind.title();
-    let detail = reply.detail.unwrap_or_default();
+    let detail = reply.detail.map(|text| format!("<p>{text}</p>"));
+    let detail = detail.unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>{title}</title><style>{PAGE_STYLE}</style></head>\
-         <body><h1>{title}</h1><p>{detail}</p><p><small>{status} &middot; request {request}</small></p></body></html>\n",
+         <body><h1>{title}</h1>{detail}<p><small>{status} &middot; request {request}</small></p></body></html>\n",
         status = reply.kind.status(),
     )
     .into_bytes()

@@ -26,6 +26,10 @@ const STALE_TABLE: Reply = Reply::new(
     Kind::Unavailable,
     "The edge has not heard of its shops for too long. Try again later.",
 );
+const UNKNOWN_SHOP: Reply = Reply::new(
+    Kind::UnknownShop,
+    "A shop has a host name of its own, and the path /s/its-name/ on the platform's host name.",
+);
 const BAD_TARGET: Reply = Reply::new(
     Kind::Invalid,
     "The target is not a path in ASCII; percent-encode what is not.",
@@ -73,7 +77,7 @@ impl Edge {
             identify::shop(table, &self.domains, &host, header.uri.path(), cookie)
         else {
             self.metrics.route_misses.increment(1);
-            return Err(Kind::UnknownShop.into());
+            return Err(UNKNOWN_SHOP);
         };
         self.metrics.route_hits.increment(1);
         let pod = self.routes.pods.get(placement.pod).ok_or(UNREACHABLE)?;
