@@ -22,7 +22,7 @@ use super::{feed, operations, overview, pods, shops};
         overview::status, overview::healthz, overview::metrics
     ),
     security(("token" = [])),
-    modifiers(&Token)
+    modifiers(&Token, &Names)
 )]
 pub(super) struct Document;
 
@@ -38,9 +38,55 @@ impl Modify for Token {
     }
 }
 
+/// Handlers of different files may share a name (`list`); what they do may not: `shops_list`, `pods_list`.
+struct Names;
+
+impl Modify for Names {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let all = [
+                &mut item.get,
+                &mut item.put,
+                &mut item.post,
+                &mut item.patch,
+                &mut item.delete,
+            ];
+            for operation in all.into_iter().flatten() {
+                let tag = operation.tags.iter().flatten().next();
+                if let (Some(tag), Some(id)) = (tag, &operation.operation_id) {
+                    operation.operation_id = Some(format!("{tag}_{id}"));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own_and_queries_stand_as_queries() {
+        let json = serde_json::to_value(Document::openapi()).unwrap();
+        let mut names = BTreeSet::new();
+        for (path, item) in json["paths"].as_object().unwrap() {
+            for operation in item.as_object().unwrap().values() {
+                let name = operation["operationId"].as_str().unwrap();
+                assert!(names.insert(name.to_owned()), "{name}");
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    let named = format!("{{{}}}", parameter["name"].as_str().unwrap());
+                    assert_eq!(
+                        path.contains(&named),
+                        parameter["in"] == "path",
+                        "{path} {named}"
+                    );
+                }
+            }
+        }
+        assert!(names.len() > 20, "{names:?}");
+    }
 
     /// Every route of the router is in the document: it is compared with the router's own text.
     #[test]

@@ -43,7 +43,7 @@ async fn look(app: &App) -> Answer<Status> {
 }
 
 /// Whether the server lives and its catalog answers.
-#[utoipa::path(get, path = "/healthz", tag = "fleet",
+#[utoipa::path(get, path = "/healthz", tag = "fleet", security(()),
     responses((status = 200, description = "It does."), (status = 503, description = "The catalog does not.")))]
 pub(super) async fn healthz(app: State<Arc<App>>) -> Answer<&'static str> {
     app.catalog.position().await?;
@@ -51,7 +51,8 @@ pub(super) async fn healthz(app: State<Arc<App>>) -> Answer<&'static str> {
 }
 
 /// Metrics as Prometheus text. No secret and no shop is in them, so that no token is asked for.
-#[utoipa::path(get, path = "/metrics", tag = "fleet", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/metrics", tag = "fleet", security(()),
+    responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(app: State<Arc<App>>) -> Answer<Response> {
     let polls = app
         .limits
