@@ -20,6 +20,8 @@ pub enum Kind {
     UnknownShop,
     /// 405: the path exists, the method does not.
     MethodNotAllowed,
+    /// 408: the client began a body and did not end it in time.
+    SlowBody,
     /// 409: the request does not fit the state of the thing.
     Conflict,
     /// 409: too few units.
@@ -71,7 +73,7 @@ pub enum Fault {
 
 impl Kind {
     /// All of them, for metrics and tests.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Invalid,
         Self::Unauthorized,
         Self::PaymentDeclined,
@@ -79,6 +81,7 @@ impl Kind {
         Self::NotFound,
         Self::UnknownShop,
         Self::MethodNotAllowed,
+        Self::SlowBody,
         Self::Conflict,
         Self::InsufficientStock,
         Self::OrderState,
@@ -112,6 +115,7 @@ impl Kind {
             Self::NotFound => (404, "not-found", "There is no such thing here", Client, false),
             Self::UnknownShop => (404, "unknown-shop", "There is no shop at this address", Client, false),
             Self::MethodNotAllowed => (405, "method-not-allowed", "This method is not allowed here", Client, false),
+            Self::SlowBody => (408, "slow-body", "The body did not arrive in time", Client, true),
             Self::Conflict => (409, "conflict", "The request does not fit the present state", State, false),
             Self::InsufficientStock => (409, "insufficient-stock", "There is not enough stock", State, false),
             Self::OrderState => (409, "order-state", "The order is not in a state for this", State, false),

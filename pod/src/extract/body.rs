@@ -132,10 +132,7 @@ async fn read(body: Body, len_max: usize, time: Duration) -> Result<Bytes, Error
             Err(Error::because(Kind::TooLarge, detail))
         }
         Ok(Err(_)) => Err(Error::because(Kind::Invalid, "The body ended early.")),
-        Err(_) => Err(Error::because(
-            Kind::Timeout,
-            "The body did not arrive in time.",
-        )),
+        Err(_) => Err(Error::new(Kind::SlowBody)),
     }
 }
 

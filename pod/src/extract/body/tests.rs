@@ -157,5 +157,5 @@ async fn a_body_has_a_limit_and_a_deadline() {
         Kind::TooLarge
     );
     let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
-    assert_eq!(kind(read_all(never).await.unwrap_err()), Kind::Timeout);
+    assert_eq!(kind(read_all(never).await.unwrap_err()), Kind::SlowBody);
 }
