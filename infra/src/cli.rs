@@ -44,7 +44,7 @@ pub struct Global {
         value_delimiter = ','
     )]
     pub control: Vec<String>,
-    /// The file with the operator's token [default: the home's]
+    /// The file with the operator's token [default: the home's; --control needs it]
     #[arg(long, global = true, value_name = "FILE", env = "PODHOST_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     // The longest call waits for a shop's writes in flight and a step at its pod, each bounded by seconds.
