@@ -279,6 +279,9 @@ async fn inv11_the_cache_keeps_shops_and_epochs_apart(fleet: &Fleet) -> Result<(
         "an entry of the older epoch was served: {}",
         seen.text()
     );
+    primary
+        .set_home(a.id, HomeState::Serving, a.epoch, None)
+        .await?;
     Ok(())
 }
 

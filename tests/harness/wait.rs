@@ -13,16 +13,21 @@ where
     F: AsyncFnMut() -> Result<T>,
 {
     let started = Instant::now();
+    let mut before = None;
     loop {
         let left = deadline.saturating_sub(started.elapsed()).max(LOOK_EVERY);
         let last = match tokio::time::timeout(left, look()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(not_yet)) => not_yet,
-            Err(_) => anyhow!("the last look did not end"),
+            // What an earlier look saw says more than that this one was cut short.
+            Err(_) => before
+                .take()
+                .unwrap_or_else(|| anyhow!("the look did not end")),
         };
         if started.elapsed() >= deadline {
             return Err(last).with_context(|| format!("not within {deadline:?}: {what}"));
         }
+        before = Some(last);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
