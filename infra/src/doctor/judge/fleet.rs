@@ -95,7 +95,10 @@ pub(super) fn plan(plan: &Asked<Vec<String>>, found: &mut Found) {
                 found.warning(
                     "plan",
                     "fleet.toml",
-                    format!("the fleet is not what it says: {} steps are to be done, the first: {first}", steps.len()),
+                    match steps.len() {
+                        1 => format!("the fleet is not what it says, one step is to be done: {first}"),
+                        many => format!("the fleet is not what it says, {many} steps are to be done, the first: {first}"),
+                    },
                     "`podctl plan` shows them, `podctl apply` does them",
                 );
             }
