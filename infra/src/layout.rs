@@ -1,7 +1,7 @@
 //! What a fleet consists of on one machine: every unit with its command and its configuration. Pure: the wish, the ports
 //! and the programs come in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -126,21 +126,25 @@ struct Maker<'a> {
     fleet: &'a FleetFile,
     programs: &'a Programs,
     ports: &'a BTreeMap<String, UnitPorts>,
+    kept: &'a BTreeSet<PodId>,
 }
 
 impl Layout {
-    /// Everything, with every configuration rendered.
+    /// Everything, with every configuration rendered. `kept` are the pods that have units: one whose lines are gone from
+    /// the file serves on, and so its token stays good.
     pub(crate) fn make(
         home: &HomeDir,
         fleet: &FleetFile,
         programs: &Programs,
         ports: &BTreeMap<String, UnitPorts>,
+        kept: &BTreeSet<PodId>,
     ) -> anyhow::Result<Self> {
         let maker = Maker {
             home,
             fleet,
             programs,
             ports,
+            kept,
         };
         let units = seats(fleet).into_iter().map(|seat| {
             let name = seat.name.clone();
@@ -297,12 +301,11 @@ impl Maker<'_> {
             ),
             ("edge", "edge".to_owned(), self.secret(secrets::EDGE_TOKEN)),
         ];
-        for pod in &self.fleet.pods {
-            tokens.push((
-                "pod",
-                format!("pod-{}", pod.id),
-                self.secret(&secrets::pod_token(pod.id)),
-            ));
+        let wished = self.fleet.pods.iter().map(|pod| pod.id);
+        let pods: BTreeSet<PodId> = wished.chain(self.kept.iter().copied()).collect();
+        for pod in pods {
+            let file = self.secret(&secrets::pod_token(pod));
+            tokens.push(("pod", format!("pod-{pod}"), file));
         }
         files::tokens(&tokens)
     }

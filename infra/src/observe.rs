@@ -101,7 +101,8 @@ pub(crate) async fn observe(
     let programs = programs(mysqld.clone())?;
     let units = Unit::all(home)?;
     let ports = ports(home, &fleet, &units)?;
-    let layout = Layout::make(home, &fleet, &programs, &ports)?;
+    let kept = units.iter().filter_map(|unit| unit.pod).collect();
+    let layout = Layout::make(home, &fleet, &programs, &ports, &kept)?;
     let supervised = phase == Phase::Any && FleetLock::holder(&home.lock_file()).is_some();
     let states = join_all(layout.units.iter().map(|(name, wanted)| async move {
         let file =

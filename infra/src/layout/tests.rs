@@ -57,7 +57,14 @@ pub(crate) fn programs() -> Programs {
 }
 
 pub(crate) fn layout(fleet: &FleetFile) -> Layout {
-    Layout::make(&HomeDir::at("/h"), fleet, &programs(), &ports(fleet)).unwrap()
+    Layout::make(
+        &HomeDir::at("/h"),
+        fleet,
+        &programs(),
+        &ports(fleet),
+        &BTreeSet::new(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -154,8 +161,22 @@ fn a_third_pod_restarts_nothing_of_the_others() {
     {
         unit.main = 30_000 + u16::try_from(index).unwrap();
     }
-    let before = Layout::make(&HomeDir::at("/h"), &two, &programs(), &ports).unwrap();
-    let after = Layout::make(&HomeDir::at("/h"), &three, &programs(), &ports).unwrap();
+    let before = Layout::make(
+        &HomeDir::at("/h"),
+        &two,
+        &programs(),
+        &ports,
+        &BTreeSet::new(),
+    )
+    .unwrap();
+    let after = Layout::make(
+        &HomeDir::at("/h"),
+        &three,
+        &programs(),
+        &ports,
+        &BTreeSet::new(),
+    )
+    .unwrap();
     for (name, wanted) in &before.units {
         assert_eq!(wanted.unit, after.unit(name).unwrap().unit, "{name}");
     }
@@ -163,4 +184,8 @@ fn a_third_pod_restarts_nothing_of_the_others() {
     let control = |layout: &Layout| layout.unit(CONTROL).unwrap().file.text.clone();
     assert_ne!(control(&before), control(&after));
     assert!(control(&after).contains("name = \"pod-3\""));
+    // A pod that is missing in the file serves on: its token stays.
+    let kept = BTreeSet::from([PodId::new(3).unwrap()]);
+    let missing = Layout::make(&HomeDir::at("/h"), &two, &programs(), &ports, &kept).unwrap();
+    assert_eq!(control(&missing), control(&after));
 }

@@ -1,6 +1,6 @@
 //! Plans from what was seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::PodId;
 
@@ -132,7 +132,7 @@ fn layout_with_ports_of(
         unit.main = 30_000 + u16::try_from(index).unwrap();
     }
     all.extend(ports(small));
-    Layout::make(&HomeDir::at("/h"), big, &programs(), &all).unwrap()
+    Layout::make(&HomeDir::at("/h"), big, &programs(), &all, &BTreeSet::new()).unwrap()
 }
 
 #[test]
