@@ -19,6 +19,20 @@ pub use pod::{
 /// The most shops one page of [`ShopPage`] carries; more would make one answer slow and large.
 pub const SHOP_PAGE_MAX: u32 = 500;
 
+/// The longest name of a plan, a region, a pool, a class or a pod.
+const WORD_LEN_MAX: usize = 40;
+
+/// What such a name looks like: it stands in tables, logs and file names.
+pub(crate) const WORD_RULE: &str = "1 to 40 of a-z, 0-9, '-', '_' and '.', a letter or digit first";
+
+pub(crate) fn is_word(text: &str) -> bool {
+    (1..=WORD_LEN_MAX).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b))
+}
+
 /// A shop, as an operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Shop {

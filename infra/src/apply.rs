@@ -30,15 +30,7 @@ pub async fn run(
     prepared: &Prepared,
     progress: &dyn Progress,
 ) -> anyhow::Result<()> {
-    let _lock = match FleetLock::take(&home.apply_lock_file()).await {
-        Ok(lock) => lock,
-        Err(Locked::By(pid)) => {
-            anyhow::bail!(
-                "process {pid} is applying fleet.toml just now: try again when it has ended"
-            )
-        }
-        Err(Locked::Write(fault)) => return Err(fault.into()),
-    };
+    let _turn = turn(home).await?;
     let steps = &prepared.plan.steps;
     let applying = Applying {
         world: &prepared.world,
@@ -53,6 +45,19 @@ pub async fn run(
     progress.done();
     applying.record.end(&done).await;
     done
+}
+
+/// The right to change the wish or to do it. Whoever changes the file while an apply runs would have the half of it done.
+pub(crate) async fn turn(home: &HomeDir) -> anyhow::Result<FleetLock> {
+    match FleetLock::take(&home.apply_lock_file()).await {
+        Ok(lock) => Ok(lock),
+        Err(Locked::By(pid)) => {
+            anyhow::bail!(
+                "process {pid} is applying fleet.toml just now: try again when it has ended"
+            )
+        }
+        Err(Locked::Write(fault)) => Err(fault.into()),
+    }
 }
 
 struct Applying<'a> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use shared::config::{self, Faults, Section};
 use shared::{Host, PodId};
 
+use crate::api::{WORD_RULE, is_word};
 use crate::home_dir::HomeDir;
 
 mod edit;
@@ -111,7 +112,7 @@ impl FleetFile {
         let platform_domain = s.parsed("platform_domain");
         // One word so far; the file names it so that a later podctl does not guess.
         let Template::Local = s.word("template", Template::Local, &[("local", Template::Local)]);
-        let region = s.section("defaults", |s| s.or("region", "local".to_owned()));
+        let region = s.section("defaults", |s| word(s, "region", "local"));
         let edge = s.section("edge", EdgeWish::read);
         let pods = s.sections("pod", |s| PodWish::read(s, &region));
         let pods = pods.map(|mut pods| {
@@ -157,9 +158,9 @@ impl PodWish {
         if let Some(name) = name.as_deref().filter(|name| !is_name(name)) {
             s.fault("name", format!("{name:?} is not a name: {NAME_RULE}"));
         }
-        let region = s.or("region", region.to_owned());
-        let pool = s.or("pool", "shared".to_owned());
-        let class = s.or("class", "small".to_owned());
+        let region = word(s, "region", region);
+        let pool = word(s, "pool", "shared");
+        let class = word(s, "class", "small");
         let max_shops = s.within("max_shops", MAX_SHOPS, 1..=SHOPS_PER_POD_MAX);
         let replicas = s.within("replicas", *REPLICAS.start(), REPLICAS);
         let processes = s.within("processes", 2, PROCESSES);
@@ -174,6 +175,15 @@ impl PodWish {
             processes,
         })
     }
+}
+
+/// A name that the catalog will take: refused here, before anything is made for it.
+fn word(s: &mut Section<'_>, key: &str, default: &str) -> String {
+    let word = s.or(key, default.to_owned());
+    if !is_word(&word) {
+        s.fault(key, format!("{word:?} is not {WORD_RULE}"));
+    }
+    word
 }
 
 /// What a pod's name looks like. Not a number: a pod is named by either.
@@ -241,7 +251,7 @@ mod tests {
     #[test]
     fn all_faults_are_named_at_once() {
         let text = "base_domain = 'localhost'\nplatform_domain = 'no spaces'\ntemplate = 'cloud'\nedge.count = 99\n\
-            [[pod]]\nid = 0\nname = 'Nord'\nreplicas = 1\nmax_shops = 1000001\nsize = 'xl'\n\
+            [[pod]]\nid = 0\nname = 'Nord'\nreplicas = 1\nmax_shops = 1000001\nsize = 'xl'\nregion = 'E U'\n\
             [[pod]]\nid = 1\nname = 'b'\n[[pod]]\nid = 1\nname = 'b'";
         let faults = parse(text).unwrap_err().to_string();
         for fault in [
@@ -253,6 +263,7 @@ mod tests {
             "pod[0].replicas: 1 is not within 2 and 4",
             "pod[0].max_shops: 1000001 is not within 1 and 1000000",
             "pod[0].size: unknown key",
+            "pod[0].region: \"E U\" is not 1 to 40 of",
         ] {
             assert!(faults.contains(fault), "{fault:?} in\n{faults}");
         }

@@ -83,6 +83,8 @@ pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
         class,
         max_shops,
     } = wish;
+    // Of two that add a pod at once each keeps the other's; while an apply runs nothing is written.
+    let turn = apply::turn(&home).await?;
     let (name, id) = match name {
         Some(name) => (name, id),
         None => {
@@ -90,17 +92,16 @@ pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
             (format!("pod-{id}"), Some(id))
         }
     };
-    let pod = fleet_file::add_pod(
-        &home,
-        &PodNew {
-            name,
-            id,
-            region,
-            pool,
-            class,
-            max_shops,
-        },
-    )?;
+    let new = PodNew {
+        name,
+        id,
+        region,
+        pool,
+        class,
+        max_shops,
+    };
+    let pod = fleet_file::add_pod(&home, &new)?;
+    drop(turn);
     bring_up(cx, &home, Some(&pod)).await
 }
 

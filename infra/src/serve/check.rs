@@ -4,7 +4,7 @@ use shared::{Handle, Host};
 
 use super::currency::is_currency;
 use super::failure::{Answer, Failure};
-use crate::api::ShopNew;
+use crate::api::{ShopNew, WORD_RULE, is_word};
 use crate::catalog::{Domains, HOSTS_PER_SHOP_MAX, NewShop};
 
 /// Pods and their endpoints.
@@ -15,8 +15,6 @@ pub(super) use pod::pod;
 const PLAN: &str = "standard";
 /// What it sells in when nobody says.
 const CURRENCY: &str = "USD";
-/// Names of plans, regions, pools, classes and pods: they stand in tables, logs and file names.
-const WORD_LEN_MAX: usize = 40;
 /// Reasons and labels are read by people in one line.
 pub(super) const TEXT_LEN_MAX: usize = 200;
 /// The column at the pod.
@@ -122,20 +120,14 @@ pub(super) fn host(field: &str, text: &str, domains: &Domains) -> Answer<Host> {
 
 /// A word of `a-z`, `0-9`, `-`, `_` and `.`.
 fn word(field: &str, text: String) -> Answer<String> {
-    let ok = (1..=WORD_LEN_MAX).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b))
-        && text
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric());
-    if ok {
+    if is_word(&text) {
         return Ok(text);
     }
     let shown: String = text.chars().take(80).collect();
-    let rule = format!("1 to {WORD_LEN_MAX} of a-z, 0-9, '-', '_' and '.', not first");
-    Err(Failure::field(field, format!("{shown:?} is not {rule}")))
+    Err(Failure::field(
+        field,
+        format!("{shown:?} is not {WORD_RULE}"),
+    ))
 }
 
 /// A line for people: a reason or a label.
