@@ -63,6 +63,15 @@ pub(crate) fn size(headers: &HeaderMap) -> (usize, usize) {
         })
 }
 
+/// Whether `Content-Length`, where it is there, says one number. Pingora reads a list (`2, 2`) as its one value, and takes
+/// numbers to the last of 64 bits; a pod's server refuses both, without a word for the client.
+pub(crate) fn length_is_one_number(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CONTENT_LENGTH).iter().all(|value| {
+        let text = value.to_str().unwrap_or_default();
+        text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<i64>().is_ok()
+    })
+}
+
 /// Which fields of a pod's answer are not the client's: the fence, other `podhost-` names but the token, and what
 /// belongs to the hop (RFC 9110 section 7.6.1; Pingora strips only requests, pingora#706).
 pub(crate) fn to_strip_from_answer(headers: &HeaderMap, status: StatusCode) -> Vec<HeaderName> {
@@ -181,6 +190,22 @@ mod tests {
                 "x_forwarded_for",
             ]
         );
+    }
+
+    #[test]
+    fn a_length_is_one_number() {
+        for (text, good) in [
+            ("0", true),
+            ("9223372036854775807", true),
+            ("18446744073709551615", false),
+            ("2, 2", false),
+            ("+2", false),
+            ("", false),
+        ] {
+            let headers = map(&[("content-length", text)]);
+            assert_eq!(length_is_one_number(&headers), good, "{text:?}");
+        }
+        assert!(length_is_one_number(&map(&[])));
     }
 
     #[test]

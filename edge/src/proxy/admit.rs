@@ -38,6 +38,10 @@ const TWO_LENGTHS: Reply = Reply::new(
     Kind::Invalid,
     "The request has both Content-Length and Transfer-Encoding: it leaves open where it ends.",
 );
+const BAD_LENGTH: Reply = Reply::new(
+    Kind::Invalid,
+    "The Content-Length is not one number of bytes that a body can have.",
+);
 const SHOP_BUSY: Reply = Reply::new(
     Kind::Limited,
     "Too many requests of this shop are running. Try again in a moment.",
@@ -52,9 +56,8 @@ impl Edge {
     pub(super) fn admit(&self, session: &Session, context: &mut Context) -> Result<(), Reply> {
         let header = session.req_header();
         let (fields, bytes) = headers::size(&header.headers);
-        if fields > self.header_fields_max
-            || bytes + header.raw_path().len() > self.header_bytes_max
-        {
+        let line = header.method.as_str().len() + header.raw_path().len();
+        if fields > self.header_fields_max || bytes + line > self.header_bytes_max {
             return Err(Kind::HeadersTooLarge.into());
         }
         let target_ok = header.raw_path().is_ascii() && header.uri.path_and_query().is_some();
@@ -63,6 +66,9 @@ impl Edge {
         }
         if two_lengths(session) {
             return Err(TWO_LENGTHS);
+        }
+        if !headers::length_is_one_number(&header.headers) {
+            return Err(BAD_LENGTH);
         }
         let host = identify::host(&header.headers).map_err(bad_host)?;
         match self.routes.standing() {
