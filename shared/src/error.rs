@@ -122,7 +122,7 @@ impl Kind {
             Self::InFlight => (409, "in-flight", "The same request is still running", State, true),
             Self::Gone => (410, "gone", "This is no longer kept", State, false),
             Self::TooLarge => (413, "too-large", "The body is too large", Client, false),
-            Self::MediaType => (415, "media-type", "The body must be JSON", Client, false),
+            Self::MediaType => (415, "media-type", "The body is of a kind that is not taken here", Client, false),
             Self::Misdirected => (421, "misdirected", "The shop is not served here", State, true),
             Self::KeyReused => (422, "key-reused", "The idempotency key was used for another request", Client, false),
             Self::Limited => (429, "limited", "Too many requests", Client, true),
