@@ -21,28 +21,28 @@ use sqlx::sqlite::{
 use sqlx::{Sqlite, SqliteConnection};
 use tokio::sync::watch;
 
-/// Where new shops of each bucket go, and where one shop goes.
+// Where new shops of each bucket go, and where one shop goes.
 mod buckets;
-/// Making a shop: names, home, placement.
+// Making a shop: names, home, placement.
 mod create;
 mod error;
-/// Registered domains of shops.
+// Registered domains of shops.
 mod hosts;
-/// Work of several steps, and the audit of single ones.
+// Work of several steps, and the audit of single ones.
 mod operations;
-/// Compare-and-swap of placements, their history, removal.
+// Compare-and-swap of placements, their history, removal.
 mod placements;
-/// Registering pods.
+// Registering pods.
 mod pod_put;
-/// Pods, their endpoints, who is primary.
+// Pods, their endpoints, who is primary.
 mod pods;
-/// What edges follow: the whole table and its changes.
+// What edges follow: the whole table and its changes.
 mod routes;
-/// Shops as an operator sees them.
+// Shops as an operator sees them.
 mod shops;
-/// Freezing a shop, taking it offline, and back.
+// Freezing a shop, taking it offline, and back.
 mod states;
-/// Who may ask the control server.
+// Who may ask the control server.
 mod tokens;
 
 pub use buckets::BUCKETS;

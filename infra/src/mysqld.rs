@@ -7,10 +7,10 @@ use std::process::Stdio;
 use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
-/// Database servers over SQL, as the fleet's own steps need them.
+// Database servers over SQL, as the fleet's own steps need them.
 pub mod admin;
 
-/// Making three empty servers a pod's: accounts, schema, identity, replication.
+// Making three empty servers a pod's: accounts, schema, identity, replication.
 pub(crate) mod provision;
 
 /// Words of the server's command, one a line.

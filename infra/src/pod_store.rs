@@ -23,11 +23,11 @@ use crate::secrets::Account;
 use crate::turns::Turns;
 
 mod error;
-/// Homes of shops: made, taken away, set to a state.
+// Homes of shops: made, taken away, set to a state.
 mod homes;
-/// Merchant tokens of shops.
+// Merchant tokens of shops.
 mod merchant_tokens;
-/// What servers say of themselves, and the steps that open one.
+// What servers say of themselves, and the steps that open one.
 mod servers;
 
 pub use error::PodStoreError;

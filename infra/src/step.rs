@@ -9,16 +9,16 @@ use shared::PodId;
 
 use crate::observe::World;
 
-/// What the control server is told.
+// What the control server is told.
 mod catalog;
 
-/// Processes.
+// Processes.
 mod processes;
 
-/// Files, secrets and data folders.
+// Files, secrets and data folders.
 mod files;
 
-/// What is done on database servers.
+// What is done on database servers.
 mod stores;
 
 pub(crate) use processes::serves;

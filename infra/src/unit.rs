@@ -12,7 +12,7 @@ use shared::PodId;
 
 use crate::home_dir::{FleetLock, HomeDir, write_atomically};
 
-/// Processes by id: told apart from later ones with the same id, and signalled without mistaking one for another.
+// Processes by id: told apart from later ones with the same id, and signalled without mistaking one for another.
 pub mod proc;
 
 /// What a unit is; the order is that of a fleet's start.

@@ -18,13 +18,13 @@ use crate::supervisor::{ORDERED_WITHIN, Supervisor, end_leftovers};
 use crate::unit::{Desired, Unit};
 use crate::{apply, layout, plan};
 
-/// Two shops to look at.
+// Two shops to look at.
 mod demo;
 
-/// What is said at the end.
+// What is said at the end.
 mod greeting;
 
-/// Room on the disk.
+// Room on the disk.
 mod room;
 
 /// A killed server has a hundred megabytes to give back before it lets go of its port.

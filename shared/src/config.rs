@@ -56,15 +56,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Reading the keys of one table.
+// Reading the keys of one table.
 mod section;
 pub use section::Section;
 
-/// What a key can hold.
+// What a key can hold.
 mod value;
 pub use value::{Endpoint, Size, Value, format_duration, parse_duration};
 
-/// Secrets and references to them.
+// Secrets and references to them.
 mod secret;
 pub use secret::{SECRET_COMMAND_MAX, SECRET_LEN_MAX, Secret, SecretError, SecretRef};
 

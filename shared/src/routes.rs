@@ -18,14 +18,14 @@ use index::Index;
 use slot::{NameKind, Slot};
 use wire::{Change, Changes, Header, Now, PodStatus};
 
-/// What is wrong with a table, and whether a new one may replace the one in use.
+// What is wrong with a table, and whether a new one may replace the one in use.
 mod fault;
 pub use fault::{FAULTS_KEPT_MAX, Fault, Faults, Refusal, check_replacement};
 
-/// The table and its changes as text, between control server and edge.
+// The table and its changes as text, between control server and edge.
 pub mod wire;
 
-/// The table as a file, for an edge that starts while no control server answers.
+// The table as a file, for an edge that starts while no control server answers.
 pub mod disk;
 
 mod build;

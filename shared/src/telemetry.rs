@@ -20,10 +20,10 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::config::Section;
 
-/// Names, labels and descriptions of all metrics.
+// Names, labels and descriptions of all metrics.
 pub mod metric;
 
-/// W3C trace context.
+// W3C trace context.
 mod trace;
 pub use trace::{TRACEPARENT, TraceParent};
 

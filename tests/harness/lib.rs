@@ -16,63 +16,63 @@
 //!
 //! In reading order. What must never come in here: a fake of MySQL, Redis, the edge or a pod.
 
-/// Waits for a state with a deadline, and says the last state seen when it never came.
+// Waits for a state with a deadline, and says the last state seen when it never came.
 pub mod wait;
 pub use wait::wait_until;
 
-/// Processes by pid: signals, and which of them belong to a fleet.
+// Processes by pid: signals, and which of them belong to a fleet.
 pub mod process;
 
-/// Runs `podctl`.
+// Runs `podctl`.
 pub mod podctl;
 
-/// What `podctl status --json` says.
+// What `podctl status --json` says.
 pub mod status;
 pub use status::Status;
 
-/// One HTTP request and its answer, to the edge by host or to a pod with signed route headers.
+// One HTTP request and its answer, to the edge by host or to a pod with signed route headers.
 pub mod http_call;
 pub use http_call::{Answer, Call, Edge, PodDoor};
 
-/// A shop under test: its products, checkouts and orders.
+// A shop under test: its products, checkouts and orders.
 pub mod shop;
 pub use shop::{Product, Shop};
 
-/// Metrics of an admin port.
+// Metrics of an admin port.
 pub mod metrics;
 
-/// Many buyers at once, for the tests that break something meanwhile.
+// Many buyers at once, for the tests that break something meanwhile.
 pub mod load;
 
-/// Sessions on the fleet's MySQL servers, and the rows that tests look at.
+// Sessions on the fleet's MySQL servers, and the rows that tests look at.
 pub mod mysql;
 pub use mysql::Server;
 
-/// Events as a consumer gets them.
+// Events as a consumer gets them.
 pub mod outbox;
 
-/// A TCP proxy whose wire can be cut, slowed and silenced.
+// A TCP proxy whose wire can be cut, slowed and silenced.
 pub mod chaos;
 
-/// A proxy that understands MySQL's packets and cuts at a chosen moment of a transaction.
+// A proxy that understands MySQL's packets and cuts at a chosen moment of a transaction.
 pub mod tap;
 
-/// One MySQL server without a fleet.
+// One MySQL server without a fleet.
 pub mod bare_mysql;
 pub use bare_mysql::BareMysql;
 
-/// A whole fleet: started by `podctl up`, stopped with asserts that nothing of it remains.
+// A whole fleet: started by `podctl up`, stopped with asserts that nothing of it remains.
 pub mod fleet;
 pub use fleet::Fleet;
 
-/// A pod process of the test's own, with an edited config, beside those of the fleet.
+// A pod process of the test's own, with an edited config, beside those of the fleet.
 pub mod own_pod;
 
-/// An edge of the test's own, with an edited config, beside that of the fleet.
+// An edge of the test's own, with an edited config, beside that of the fleet.
 pub mod own_edge;
 
-/// What a stopped fleet leaves in its logs.
+// What a stopped fleet leaves in its logs.
 pub mod logs;
 
-/// The list of tests, the fleet they share, and the run.
+// The list of tests, the fleet they share, and the run.
 pub mod suite;

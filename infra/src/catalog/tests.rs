@@ -314,5 +314,5 @@ async fn a_removed_shop_leaves_a_tombstone_and_its_history_and_frees_its_names()
     );
 }
 
-/// Names, history, and what the file itself refuses.
+// Names, history, and what the file itself refuses.
 mod whole;

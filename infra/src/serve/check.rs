@@ -7,7 +7,7 @@ use super::failure::{Answer, Failure};
 use crate::api::{ShopNew, WORD_RULE, is_word};
 use crate::catalog::{Domains, HOSTS_PER_SHOP_MAX, NewShop};
 
-/// Pods and their endpoints.
+// Pods and their endpoints.
 mod pod;
 pub(super) use pod::pod;
 
