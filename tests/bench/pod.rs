@@ -20,8 +20,8 @@ use crate::raw::Raw;
 use crate::report::{self, median, percentile, us};
 use crate::{Options, process, same};
 
-/// As many as a pod's write pool has connections, so that both sides have the same.
-const BUYERS: usize = 16;
+/// As many as one shop may hold of a pod's 16 connections for writes (its share is half), so that both sides have the same.
+const BUYERS: usize = 8;
 /// Checkouts of different products do not wait for each other's stock.
 const PRODUCTS: usize = 64;
 const STOCK: i64 = 1_000_000;

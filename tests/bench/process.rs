@@ -11,12 +11,15 @@ use anyhow::{Context, Result, bail};
 /// Loading a million hosts takes the slowest candidate some seconds.
 const START_MAX: Duration = Duration::from_secs(120);
 
-/// A started process; killed when dropped.
+/// A candidate without requests ends at once.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// A started process; ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Measured {
     child: Child,
-    /// From the start to the first accepted connection.
-    pub(crate) started_in: Duration,
+    /// When it was started.
+    pub(crate) begun: Instant,
 }
 
 /// All cores of the machine, whichever this process may use.
@@ -76,10 +79,7 @@ impl Measured {
             .with_context(|| format!("start {}", words.join(" ")))?;
         loop {
             if TcpStream::connect(listens).is_ok() {
-                return Ok(Self {
-                    child,
-                    started_in: begun.elapsed(),
-                });
+                return Ok(Self { child, begun });
             }
             let ended = child.try_wait().context("look at a candidate")?;
             if ended.is_some() || begun.elapsed() > START_MAX {
@@ -106,16 +106,17 @@ impl Measured {
 }
 
 impl Drop for Measured {
+    /// Asks first: nginx ends its worker itself then, which nobody would wait for otherwise.
     fn drop(&mut self) {
-        let ours = family(self.pid());
-        for pid in ours
-            .into_iter()
-            .skip(1)
-            .filter_map(|pid| i32::try_from(pid).ok())
-        {
-            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
+        let pid = i32::try_from(self.pid())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < STOP_MAX && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::park_timeout(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
