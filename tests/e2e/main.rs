@@ -23,6 +23,7 @@ mod operator_input;
 mod orders;
 mod outbox;
 mod primary_lost;
+mod replicas_lost;
 mod restart_under_load;
 mod routing;
 mod secrets;
@@ -53,6 +54,7 @@ fn main() -> Result<ExitCode> {
         frozen_process::list(),
         doctor::list(),
         primary_lost::list(),
+        replicas_lost::list(),
         catalog_down::list(),
         restart_under_load::list(),
         server_restart_orders::list(),

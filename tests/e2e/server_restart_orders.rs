@@ -92,7 +92,11 @@ async fn inv3_servers_started_again_in_each_order_miss_nothing(fleet: &Fleet) ->
             .await
             .with_context(|| format!("after {order:?}"))?;
         let seen = load.stop().await?;
-        let stored = shop.order_ids().await?;
+        // One of the two processes sold; the other may still be about to find the primary again.
+        let stored = wait_until("the orders are listed", RECOVER_MAX, async || {
+            shop.order_ids().await
+        })
+        .await?;
         for (key, id) in &seen.orders {
             ensure!(
                 stored.contains(id),

@@ -11,8 +11,11 @@ use crate::doctor::facts::{Asked, Catalog, Disk, Unit};
 /// The control server takes up what a crash left within seconds; what has not moved for this long is stuck.
 const OPERATION_STUCK: Duration = Duration::minutes(1);
 
-/// With less than this share free a binlog or a copy of a table may not fit any more.
+/// With less than this share free a binlog or a copy of a table may not fit any more...
 const DISK_LOW_PERCENT: u64 = 10;
+
+/// ... but on a large disk a tenth is plenty: with this much free (in bytes) nothing is told.
+const DISK_ENOUGH: u64 = 20 << 30;
 
 /// With less than this share free the servers stop at any moment.
 const DISK_OUT_PERCENT: u64 = 2;
@@ -185,7 +188,7 @@ pub(super) fn disks(disks: &[Disk], found: &mut Found) {
         let percent = u128::from(disk.free) * 100 / u128::from(disk.total.max(1));
         let severity = if percent < u128::from(DISK_OUT_PERCENT) {
             Severity::Error
-        } else if percent < u128::from(DISK_LOW_PERCENT) {
+        } else if percent < u128::from(DISK_LOW_PERCENT) && disk.free < DISK_ENOUGH {
             Severity::Warning
         } else {
             continue;

@@ -202,11 +202,19 @@ pub(super) fn sound() -> Facts {
             route_version: Some(9),
             log: "logs/edge-1.log".into(),
         }],
-        disks: vec![Disk {
-            path: "/h".into(),
-            free: 50 << 30,
-            total: 100 << 30,
-        }],
+        disks: vec![
+            Disk {
+                path: "/h".into(),
+                free: 50 << 30,
+                total: 100 << 30,
+            },
+            Disk {
+                path: "/large".into(),
+                // Eight percent, and yet plenty.
+                free: 25 << 30,
+                total: 300 << 30,
+            },
+        ],
     }
 }
 
