@@ -75,13 +75,14 @@ impl Shut {
     pub(super) const fn needs_a_person(&self) -> bool {
         match self {
             Self::Unnamed
-            | Self::OfflineMode
             | Self::Follows(_)
             | Self::NoIdentity
             | Self::OtherPod(_)
             | Self::NewerTerm { .. }
             | Self::NoSemisync => true,
-            Self::Unreachable(_)
+            // Nothing falls into offline mode by itself: a stop of the fleet or a person put it there, and knows.
+            Self::OfflineMode
+            | Self::Unreachable(_)
             | Self::NoReplica(_)
             | Self::Behind
             | Self::NoAcknowledger
