@@ -1,6 +1,7 @@
 //! What a home allows: every state of the design's table written by hand, reads and writes, also while another
 //! session holds or waits for the row. The pod is asked directly, since an edge hides a 421.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -9,7 +10,9 @@ use serde_json::json;
 use shared::home::{Access, Claim, Home, HomeState, Mark, Verdict, decide};
 use shared::wire::Fence;
 use shared::{Epoch, PodId};
+use tests::chaos::{Chaos, Wire};
 use tests::mysql::HomeLock;
+use tests::own_pod::OwnPod;
 use tests::shop::checkout_body;
 use tests::suite::Test;
 use tests::{Answer, Call, Fleet, PodDoor, Product, Shop, tests, wait_until};
@@ -273,12 +276,31 @@ async fn inv1_writers_do_not_fence_each_other(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
+/// Answers of the primary take this long, so that a write is in flight for some hundred milliseconds.
+const WIRE: Duration = Duration::from_millis(20);
+/// Ten slow writes begin by then.
+const BEGUN_MAX: Duration = Duration::from_secs(3);
+
 /// A mover's update of the home waits until a write in flight has committed, and writes that come after it find what
 /// it wrote: no write is between.
 async fn inv1_a_mover_waits_for_the_writes_in_flight(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
-    let asked = Asked::of(fleet, &shop).await?;
+    let port = OwnPod::primary_port(&OwnPod::config_of(fleet, shop.pod)?)?;
+    let chaos = Chaos::to(SocketAddr::from(([127, 0, 0, 1], port))).await?;
+    let slow = chaos.address().port();
+    let own = OwnPod::start(fleet, shop.pod, |config| OwnPod::primary_at(config, slow)).await?;
+    let asked = Asked {
+        door: own.door.clone(),
+        ..Asked::of(fleet, &shop).await?
+    };
     let primary = fleet.primary(1).await?;
+    let holders = format!(
+        "select count(*) from performance_schema.data_locks \
+         where object_name = 'shop_home' and lock_mode like 'S%' and lock_data = '{}'",
+        shop.id
+    );
+    chaos.set(Wire::Slow(WIRE));
+    let mut ran = primary.rows("product", shop.id).await?;
     for round in 0..5 {
         let (state, other) = if round % 2 == 0 {
             (HomeState::Fenced, Verdict::Misdirected(Fence::Fenced))
@@ -286,10 +308,17 @@ async fn inv1_a_mover_waits_for_the_writes_in_flight(fleet: &Fleet) -> Result<()
             (HomeState::Frozen, Verdict::Frozen)
         };
         let writes = join_all((0..10).map(|_| asked.write(shop.epoch)));
-        let fence = primary.set_home(shop.id, state, shop.epoch, None);
-        let (answers, fence) = tokio::join!(writes, fence);
-        fence?;
-        let after = primary.rows("product", shop.id).await?;
+        let fence = async {
+            wait_until("a write holds the home", BEGUN_MAX, async || {
+                ensure!(primary.number(&holders).await? > 0, "none holds it");
+                Ok(())
+            })
+            .await?;
+            primary.set_home(shop.id, state, shop.epoch, None).await?;
+            primary.rows("product", shop.id).await
+        };
+        let (answers, after) = tokio::join!(writes, fence);
+        let after = after?;
         for answer in answers {
             let answer = answer?;
             // Before the mover, while it waited, or after it.
@@ -299,12 +328,10 @@ async fn inv1_a_mover_waits_for_the_writes_in_flight(fleet: &Fleet) -> Result<()
             }
         }
         agrees(&asked.write(shop.epoch).await?, other, 201)?;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(
-            primary.rows("product", shop.id).await?,
-            after,
-            "a write landed after the fence"
-        );
+        let now = primary.rows("product", shop.id).await?;
+        assert_eq!(now, after, "a write landed after the fence");
+        ensure!(now > ran, "the write that held the home is not there");
+        ran = now;
         primary
             .set_home(shop.id, HomeState::Serving, shop.epoch, None)
             .await?;

@@ -23,6 +23,16 @@ async fn inv1_jobs_run_only_where_the_home_serves(fleet: &Fleet) -> Result<()> {
     shop.checkout("due", &[(&mug, 1)], "timeout")
         .await?
         .wants_problem(504, "timeout")?;
+    // Before the provider has made up its mind a job would change nothing, and its silence would show nothing.
+    let thinking = format!(
+        "select count(*) from bogus_charge where shop_id = {} and answers_at > utc_timestamp(3)",
+        shop.id
+    );
+    wait_until("the provider has its answer", SWEPT_MAX, async || {
+        ensure!(primary.number(&thinking).await? == 0, "it still thinks");
+        Ok(())
+    })
+    .await?;
     let due = format!(
         "update payment set due_at = utc_timestamp(3) - interval 1 second where shop_id = {}",
         shop.id
