@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Executor as _};
 use tests::fleet::RECOVER_MAX;
 use tests::suite::Test;
 use tests::{Call, Fleet, Product, Shop, tests, wait_until};
@@ -61,12 +62,25 @@ async fn a_change_is_in_every_answer_within_two_seconds(fleet: &Fleet) -> Result
     Ok(())
 }
 
-/// Strong reads through both processes right after each acknowledged write: never the value before.
+/// Strong reads through both processes right after each acknowledged write: never the value before, even while a lock
+/// at each replica keeps the write from being applied there.
 async fn inv11_a_strong_read_sees_every_acknowledged_write(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "1.00", 0).await?;
     let path = format!("/api/v1/products/{}/inventory", mug.id);
+    let replicas = fleet.replicas(1).await?;
+    let stock = format!(
+        "select available from inventory where shop_id = {} for share",
+        shop.id
+    );
     for n in 1..=30 {
+        let mut behind = Vec::new();
+        for replica in replicas.iter().filter(|_| n % 6 == 0) {
+            let mut session = replica.connect().await?;
+            session.execute("begin").await?;
+            session.execute(AssertSqlSafe(stock.clone())).await?;
+            behind.push(session);
+        }
         let put = Call::new(Method::PUT, path.as_str())
             .token(&shop.token)
             .json(&json!({"available": n}));
@@ -74,6 +88,7 @@ async fn inv11_a_strong_read_sees_every_acknowledged_write(fleet: &Fleet) -> Res
         for _ in 0..2 {
             assert_eq!(shop.available(&mug).await?, n);
         }
+        drop(behind);
     }
     Ok(())
 }

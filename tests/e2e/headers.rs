@@ -242,14 +242,14 @@ async fn malformed_and_ambiguous_requests_are_refused(fleet: &Fleet) -> Result<(
         (
             "two lengths",
             format!(
-                "POST /api/v1/checkouts HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{{}}"
+                "GET {LIST} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{{}}"
             ),
             vec!["400"],
         ),
         (
             "a length and chunks",
             format!(
-                "POST /api/v1/checkouts HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n"
+                "GET {LIST} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n"
             ),
             vec!["400"],
         ),
