@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
+use sqlx::{AssertSqlSafe, Executor as _};
 use tests::fleet::RECOVER_MAX;
 use tests::load::Load;
 use tests::outbox::{Event, events_of};
@@ -12,7 +13,7 @@ use tests::{Fleet, Shop, tests, wait_until};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![
-        shares: inv3_events_come_in_the_order_of_their_commits;
+        shares: inv3_events_come_in_the_order_of_their_commits, inv3_an_event_that_commits_late_is_not_passed_over;
         alone: inv3_events_survive_killed_relays_and_a_stopped_redis;
     ]
 }
@@ -84,6 +85,51 @@ async fn inv3_events_come_in_the_order_of_their_commits(fleet: &Fleet) -> Result
     Ok(())
 }
 
+/// A transaction takes its event's position before another one's and commits after that one was relayed: its event
+/// comes all the same.
+async fn inv3_an_event_that_commits_late_is_not_passed_over(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let mut late = fleet.primary(1).await?.connect().await?;
+    late.execute("begin").await?;
+    let insert = format!(
+        "insert into outbox (shop_id, event_id, epoch, kind, subject, payload) \
+         values ({}, uuid_to_bin(uuid()), 1, 'late', 'late', '{{}}')",
+        shop.id
+    );
+    late.execute(AssertSqlSafe(insert)).await?;
+    shop.product("Mug", "1.00", 1).await?;
+    let early = events_of(fleet, &shop, 1).await?;
+    ensure!(early.iter().all(|e| e.kind != "late"), "{early:?}");
+    late.execute("commit").await?;
+    let all = events_of(fleet, &shop, 2).await?;
+    ensure!(all.iter().any(|e| e.kind == "late"), "{all:?}");
+    Ok(())
+}
+
+/// While Redis is down buyers buy, and no event is marked as taken.
+async fn sells_without_redis(fleet: &Fleet, shop: &Shop, load: &Load) -> Result<()> {
+    let (status, primary) = (fleet.status().await?, fleet.primary(1).await?);
+    fleet.hold_down("redis-1").await?;
+    wait_until("Redis is gone", RECOVER_MAX, async || {
+        let answer = status.pod(1)?.redis.connect().await;
+        ensure!(answer.is_err(), "it answers");
+        Ok(())
+    })
+    .await?;
+    // What it took before is marked by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let down_at = primary.text("select utc_timestamp(3)").await?;
+    load.sells(20, RECOVER_MAX)
+        .await
+        .context("sells without Redis")?;
+    let marked = format!(
+        "select count(*) from outbox where shop_id = {} and relayed_at > '{down_at}'",
+        shop.id
+    );
+    assert_eq!(primary.number(&marked).await?, 0, "marked and not taken");
+    fleet.let_up("redis-1").await
+}
+
 /// Both processes of the pod, one of which relays, are killed in turn while buyers buy, and Redis is stopped and
 /// started: buyers notice nothing of Redis, and in the end every stored event has arrived, first arrivals in order.
 async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) -> Result<()> {
@@ -101,11 +147,7 @@ async fn inv3_events_survive_killed_relays_and_a_stopped_redis(fleet: &Fleet) ->
     // A checkout whose process was killed between its two steps is taken up by its key five seconds later.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let before = load.seen().others;
-    fleet.hold_down("redis-1").await?;
-    load.sells(20, RECOVER_MAX)
-        .await
-        .context("sells without Redis")?;
-    fleet.let_up("redis-1").await?;
+    sells_without_redis(fleet, &shop, &load).await?;
     let primary = fleet.primary(1).await?;
     let status = fleet.status().await?;
     wait_until("Redis answers", RECOVER_MAX, async || {
