@@ -116,7 +116,7 @@ impl Shop {
     /// The stock, read strongly.
     pub async fn available(&self, product: &Product) -> Result<i64> {
         let path = format!("/api/v1/products/{}/inventory", product.id);
-        let answer: Value = self.merchant_get(&path).await?.wants(200)?.json()?;
+        let answer: Value = self.look(&path).await?.wants(200)?.json()?;
         answer["available"]
             .as_i64()
             .with_context(|| format!("inventory {answer}"))
@@ -146,7 +146,7 @@ impl Shop {
 
     /// An order, read with the merchant's token.
     pub async fn order(&self, id: &str) -> Result<Order> {
-        self.merchant_get(&format!("/api/v1/orders/{id}"))
+        self.look(&format!("/api/v1/orders/{id}"))
             .await?
             .wants(200)?
             .json()
@@ -157,7 +157,7 @@ impl Shop {
         let mut ids = Vec::new();
         let mut path = "/api/v1/orders?limit=100".to_owned();
         loop {
-            let page: Value = self.merchant_get(&path).await?.wants(200)?.json()?;
+            let page: Value = self.look(&path).await?.wants(200)?.json()?;
             let orders = page["orders"]
                 .as_array()
                 .with_context(|| format!("page {page}"))?;
@@ -170,6 +170,19 @@ impl Shop {
                 Some(cursor) => path = format!("/api/v1/orders?limit=100&cursor={cursor}"),
                 None => return Ok(ids),
             }
+        }
+    }
+
+    /// A merchant's look that is tried again after a 503, as a careful client does: after an outage one process of a pod
+    /// finds its primary some hundred milliseconds later than the other.
+    async fn look(&self, path: &str) -> Result<Answer> {
+        let until = std::time::Instant::now() + crate::fleet::RECOVER_MAX;
+        loop {
+            let answer = self.merchant_get(path).await?;
+            if answer.status != 503 || std::time::Instant::now() > until {
+                return Ok(answer);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     }
 
