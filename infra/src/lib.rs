@@ -83,5 +83,8 @@ mod turns;
 // The control server's way into the databases of pods.
 pub mod pod_store;
 
+// Moves a shop to another pod while it sells.
+pub mod mover;
+
 // The control server.
 pub mod serve;

@@ -71,15 +71,25 @@ pub const POD: &[Migration] = &[
     migration!(2, "pod", "0002", "products"),
     migration!(3, "pod", "0003", "orders"),
     migration!(4, "pod", "0004", "payments"),
+    migration!(5, "pod", "0005", "moves"),
 ];
 
 /// The schema of the catalog.
-pub const CATALOG: &[Migration] = &[migration!(1, "catalog", "0001", "catalog")];
+pub const CATALOG: &[Migration] = &[
+    migration!(1, "catalog", "0001", "catalog"),
+    migration!(2, "catalog", "0002", "moves"),
+];
 
 /// The tables of a pod's database that are the pod's own: they have no `shop_id`, and a move leaves them alone. Every
 /// other table is a tenant table: its primary key and its unique keys begin with `shop_id`. `shop_home` has a `shop_id`
 /// too, and is excepted by name where tables are copied: it says what *this* pod may do.
-pub const POD_TABLES_LOCAL: &[&str] = &["pod_identity", "pod_lease", "schema_ledger"];
+pub const POD_TABLES_LOCAL: &[&str] = &[
+    "pod_identity",
+    "pod_lease",
+    "schema_ledger",
+    "table_kind",
+    "move_mark",
+];
 
 #[cfg(test)]
 mod tests {

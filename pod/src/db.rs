@@ -16,7 +16,7 @@ mod breaker;
 mod commit;
 mod fault;
 mod fence;
-mod gtid;
+
 mod guard;
 mod lease;
 mod pool;
@@ -32,11 +32,11 @@ pub use tx::Tx;
 pub(crate) use breaker::Breaker;
 pub(crate) use fault::{Fault, Lost, number};
 pub(crate) use fence::{Seen, look};
-pub(crate) use gtid::GtidSet;
 pub(crate) use guard::IDLE_WAIT_TIMEOUT_S;
 pub(crate) use pool::{Pool, Settings};
 pub(crate) use read::{Found, Look};
 pub(crate) use servers::Servers;
+pub(crate) use shared::gtid::GtidSet;
 pub(crate) use write::{Run, Written};
 
 /// What a read must see.

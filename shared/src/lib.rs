@@ -18,6 +18,12 @@ pub use placement::{Placement, PlacementState};
 // What a pod may do for a shop: the home row and the table of what it allows.
 pub mod home;
 
+// The states of a move, and the one table of how they follow each other.
+pub mod moves;
+
+// Sets of transactions as MySQL writes them.
+pub mod gtid;
+
 // Fleet and pod keys.
 pub mod keys;
 

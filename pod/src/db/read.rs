@@ -11,9 +11,9 @@ use sqlx::{Execute, FromRow, MySql, SqlStr};
 use tokio::time::{Instant, timeout_at};
 
 use crate::actor::Actor;
+use crate::db::GtidSet;
 use crate::db::fault::{Fault, Lost};
 use crate::db::fence::{Seen, begin_read};
-use crate::db::gtid::GtidSet;
 use crate::db::guard::Guard;
 use crate::db::pool::Pool;
 use crate::db::statement::check_read;

@@ -15,7 +15,7 @@ use shared::config::Endpoint;
 use tokio::time::Instant;
 
 use crate::config::{Config, Group, Mysql, Reads};
-use crate::db::gtid::GtidSet;
+use crate::db::GtidSet;
 use crate::db::pool::Pool;
 use crate::meter;
 

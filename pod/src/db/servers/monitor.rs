@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{PrimaryAnswer, ReplicaServer, Servers, Standing};
-use crate::db::gtid::GtidSet;
+use crate::db::GtidSet;
 use crate::db::options;
 
 impl Servers {

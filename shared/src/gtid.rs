@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 /// A set of transactions: per source (server id and tag), sorted ranges that do not touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct GtidSet(BTreeMap<Box<str>, Vec<(u64, u64)>>);
+pub struct GtidSet(BTreeMap<Box<str>, Vec<(u64, u64)>>);
 
 /// The text is no set of transactions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a set of GTIDs")]
-pub(crate) struct NotAGtidSet(String);
+pub struct NotAGtidSet(String);
 
 impl GtidSet {
     /// Reads MySQL's text; line breaks and spaces are allowed, as `SHOW` prints them.
-    pub(crate) fn parse(text: &str) -> Result<Self, NotAGtidSet> {
+    pub fn parse(text: &str) -> Result<Self, NotAGtidSet> {
         let bad = || NotAGtidSet(text.chars().take(80).collect());
         let mut set = Self::default();
         for member in text.split(',').map(str::trim).filter(|m| !m.is_empty()) {
@@ -64,7 +64,7 @@ impl GtidSet {
     }
 
     /// Whether every transaction of `other` is in this set.
-    pub(crate) fn contains(&self, other: &Self) -> bool {
+    pub fn contains(&self, other: &Self) -> bool {
         other.0.iter().all(|(source, wanted)| {
             self.0.get(source).is_some_and(|have| {
                 wanted

@@ -1,0 +1,20 @@
+//! Moves a shop to another pod while it sells.
+//!
+//! The life of a move, in reading order. Nothing here decides who owns a shop: the catalog's one compare-and-swap does,
+//! and each pod's home says what that pod may do. Every transaction of a mover names its move and its owner number at the
+//! pod that it changes, so that a mover which wakes up late changes nothing.
+
+// What every part is told.
+pub(crate) mod job;
+
+// How much a move may take.
+pub(crate) mod limits;
+
+// What an operator watches.
+pub(crate) mod progress;
+
+// What goes wrong, and what that means for the move.
+pub(crate) mod error;
+
+pub use limits::MoveLimits;
+pub use progress::ProgressNow;

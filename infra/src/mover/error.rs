@@ -1,0 +1,125 @@
+//! What goes wrong in a move, and what it means for the move.
+
+use std::time::Duration;
+
+use shared::PodId;
+
+/// Why a part of a mover ended without success.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MoveError {
+    /// The connection died or could not be made, or the server is read only or overloaded.
+    #[error("pod {pod}: {doing} failed")]
+    Lost {
+        /// Where.
+        pod: PodId,
+        /// What was being done.
+        doing: &'static str,
+        /// What the driver said.
+        #[source]
+        source: mysql_async::Error,
+    },
+    /// No answer within the deadline.
+    #[error("pod {pod}: {doing} took longer than {} ms", limit.as_millis())]
+    Timeout {
+        /// Where.
+        pod: PodId,
+        /// What was being done.
+        doing: &'static str,
+        /// The deadline.
+        limit: Duration,
+    },
+    /// The home names another move or owner: another mover took over, and this one must not touch anything any more.
+    #[error("pod {pod}: the home belongs to another mover now ({found})")]
+    NotOwner {
+        /// Where.
+        pod: PodId,
+        /// What the home says.
+        found: String,
+    },
+    /// The primary or its term is another one than when this run began.
+    #[error("pod {pod}: the primary changed: {text}")]
+    PrimaryChanged {
+        /// Where.
+        pod: PodId,
+        /// From what to what.
+        text: String,
+    },
+    /// It cannot be done as things are; all reasons.
+    #[error("{}", reasons.join("; "))]
+    Refused {
+        /// Each names the thing and the way out.
+        reasons: Vec<String>,
+    },
+    /// Both sides differ although nothing is on its way.
+    #[error("verification: {0}")]
+    Diverged(String),
+    /// Somebody else changed the shop's rows where nobody but the mover may.
+    #[error("pod {pod}: {text}")]
+    Tampered {
+        /// Where.
+        pod: PodId,
+        /// Which table, which transaction.
+        text: String,
+    },
+    /// The tables changed while the move was under way.
+    #[error("pod {pod}: the schema changed: {text}")]
+    SchemaChanged {
+        /// Where.
+        pod: PodId,
+        /// What was seen.
+        text: String,
+    },
+    /// The binlog has what cannot be read exactly, or lacks what is needed.
+    #[error("pod {pod}: the binlog: {text}")]
+    Binlog {
+        /// Where.
+        pod: PodId,
+        /// Which event or transaction, and why.
+        text: String,
+    },
+    /// A bound was reached: too many changes for the fence, no convergence, no room.
+    #[error("{0}")]
+    Bound(String),
+    /// A file of the mover (spilled keys, a dump) could not be written or read.
+    #[error("{doing}")]
+    File {
+        /// What was being done, with the path.
+        doing: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The run was told to stop.
+    #[error("told to stop")]
+    Stopped,
+}
+
+/// What an error means for the move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The same step again, after a pause.
+    Again,
+    /// Lift the fence and start from the changed keys: the primary changed.
+    Rewind,
+    /// The move fails, loudly: an operator starts it anew or aborts it.
+    Fail,
+    /// This mover ends and says nothing more: the move is another's, or the server stops.
+    Leave,
+}
+
+impl MoveError {
+    /// What it means for the move.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Lost { .. } | Self::Timeout { .. } | Self::File { .. } => Verdict::Again,
+            Self::PrimaryChanged { .. } => Verdict::Rewind,
+            Self::Refused { .. }
+            | Self::Diverged(_)
+            | Self::Tampered { .. }
+            | Self::SchemaChanged { .. }
+            | Self::Binlog { .. }
+            | Self::Bound(_) => Verdict::Fail,
+            Self::NotOwner { .. } | Self::Stopped => Verdict::Leave,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What every part of a mover is told: which shop, from where to where, under which owner number, within which limits.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use shared::moves::MoveId;
+use shared::{Epoch, PodId, ShopId};
+use tokio_util::sync::CancellationToken;
+
+use super::limits::MoveLimits;
+use super::progress::Progress;
+use crate::api::Address;
+
+/// One run of a mover: from a takeover to the next. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// The move.
+    pub(crate) id: MoveId,
+    /// Which takeover this is. Every transaction of the mover compares it with the home's.
+    pub(crate) owner: u64,
+    /// The shop that moves.
+    pub(crate) shop: ShopId,
+    /// Where it is.
+    pub(crate) source: End,
+    /// Where it goes.
+    pub(crate) target: End,
+    /// The epoch at the source.
+    pub(crate) source_epoch: Epoch,
+    /// The epoch reserved for the target.
+    pub(crate) target_epoch: Epoch,
+    /// Sizes, times and rates.
+    pub(crate) limits: Arc<MoveLimits>,
+    /// Counters that an operator watches.
+    pub(crate) progress: Arc<Progress>,
+    /// Cancelled when this run shall end: an order, a lost lease, the end of the server. Whatever waits looks at it.
+    pub(crate) stop: CancellationToken,
+}
+
+/// The primary of one pod, as the catalog named it when the run began.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    /// The pod.
+    pub(crate) pod: PodId,
+    /// Its primary.
+    pub(crate) primary: Address,
+    /// Its replicas: their lag throttles the work.
+    pub(crate) replicas: Vec<Address>,
+    /// The number of this primary; another one in `pod_identity` means that the primary changed.
+    pub(crate) term: u64,
+    /// The operator's account there.
+    pub(crate) user: String,
+    /// Its password, read for this run.
+    pub(crate) password: SecretString,
+}

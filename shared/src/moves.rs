@@ -1,0 +1,366 @@
+//! The states of a move, and the one table of how they follow each other.
+//!
+//! A move brings a shop from its owner, the source at epoch n, to a target at the epoch that the move reserved when it was
+//! created (n+1 or later). [`MoveState::after`] is the whole meaning of the words; whoever drives a move does the side
+//! effects, asks the table for the next state and writes it to the catalog.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::id::Invalid;
+
+/// A move's id: UUIDv7, so that ids sort by age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MoveId(Uuid);
+
+impl MoveId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for MoveId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for MoveId {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Uuid::parse_str(text)
+            .map(Self)
+            .map_err(|_| Invalid::new("move id", text, "a UUID, as `podctl move list` shows it"))
+    }
+}
+
+/// Where a move stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveState {
+    /// Looking whether it can be done; nothing is changed at the source.
+    Preparing,
+    /// The source's rows are copied in chunks, the changed keys collected.
+    Copying,
+    /// What changed meanwhile is made equal.
+    CatchingUp,
+    /// Both sides are compared.
+    Verifying,
+    /// The shop's writes are stopped for a moment; the rest of the changes is applied and compared.
+    Fenced,
+    /// The owner changes. The catalog's step, inside this state, is the point of no return.
+    Cutover,
+    /// The target sells; the source's copy is kept as it was.
+    Observing,
+    /// The source's copy is dumped and deleted.
+    Retiring,
+    /// Over: the target owns the shop, or a later move took it back.
+    Done,
+    /// An operator stopped it where it changed nobody's writes.
+    Paused,
+    /// Being undone: the source serves again, then the move is closed.
+    Aborting,
+    /// Over: the source owns the shop.
+    Aborted,
+    /// Stopped with a reason, the source serving; an operator starts it anew or aborts it.
+    Failed,
+}
+
+/// What happens to a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MoveEvent {
+    /// Everything needed was found, and the target's home is `incoming`.
+    Prepared,
+    /// A move back found the target's old rows, and the target's home is `incoming`.
+    PreparedBack,
+    /// All chunks are at the target.
+    Copied,
+    /// The changes that are left are few.
+    CaughtUp,
+    /// All chunks compared equal.
+    Verified,
+    /// The fence did not close within its bound, and is lifted.
+    FenceMissed,
+    /// The primary of a pod changed: the feed starts again and nothing counts as compared.
+    PrimaryChanged,
+    /// The last changes are at the target and compared equal.
+    Followed,
+    /// The target serves and the source keeps a mark.
+    HandedOver,
+    /// An operator, or the end of the time of observation.
+    Finish,
+    /// A later move brings the shop back.
+    TakenBack,
+    /// The source's copy is gone.
+    Retired,
+    /// An operator.
+    Pause,
+    /// An operator; to where it was paused, or to the beginning after a failure.
+    Resume(ResumePoint),
+    /// An operator, or the mover where it cannot go on. Refused by the catalog once the target owns the shop.
+    Abort,
+    /// The source serves.
+    Undone,
+    /// It cannot go on as it is. Refused by the catalog once the target owns the shop.
+    Fail,
+}
+
+/// Where a move that was stopped goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResumePoint {
+    /// From the beginning.
+    Preparing,
+    /// With the chunks that are left.
+    Copying,
+    /// With the changed keys. What was compared before the stop is compared again.
+    CatchingUp,
+    /// With the deletion of the source's copy.
+    Retiring,
+}
+
+impl ResumePoint {
+    /// The state that it means.
+    pub const fn state(self) -> MoveState {
+        match self {
+            Self::Preparing => MoveState::Preparing,
+            Self::Copying => MoveState::Copying,
+            Self::CatchingUp => MoveState::CatchingUp,
+            Self::Retiring => MoveState::Retiring,
+        }
+    }
+}
+
+impl MoveState {
+    /// All of them: tests walk this list so that a new state cannot be forgotten.
+    pub const ALL: [Self; 13] = [
+        Self::Preparing,
+        Self::Copying,
+        Self::CatchingUp,
+        Self::Verifying,
+        Self::Fenced,
+        Self::Cutover,
+        Self::Observing,
+        Self::Retiring,
+        Self::Done,
+        Self::Paused,
+        Self::Aborting,
+        Self::Aborted,
+        Self::Failed,
+    ];
+
+    /// The word in SQL, JSON and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Copying => "copying",
+            Self::CatchingUp => "catching_up",
+            Self::Verifying => "verifying",
+            Self::Fenced => "fenced",
+            Self::Cutover => "cutover",
+            Self::Observing => "observing",
+            Self::Retiring => "retiring",
+            Self::Done => "done",
+            Self::Paused => "paused",
+            Self::Aborting => "aborting",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.as_str() == word)
+    }
+
+    /// Whether the shop is taken by this move: a shop has one such move at most.
+    pub const fn is_open(self) -> bool {
+        match self {
+            Self::Preparing
+            | Self::Copying
+            | Self::CatchingUp
+            | Self::Verifying
+            | Self::Fenced
+            | Self::Cutover
+            | Self::Observing
+            | Self::Retiring
+            | Self::Paused
+            | Self::Aborting
+            | Self::Failed => true,
+            Self::Done | Self::Aborted => false,
+        }
+    }
+
+    /// Where a move in this state goes on after a pause; `None` where it cannot be paused.
+    pub const fn resume_point(self) -> Option<ResumePoint> {
+        match self {
+            Self::Preparing => Some(ResumePoint::Preparing),
+            Self::Copying => Some(ResumePoint::Copying),
+            Self::CatchingUp | Self::Verifying => Some(ResumePoint::CatchingUp),
+            Self::Retiring => Some(ResumePoint::Retiring),
+            Self::Fenced
+            | Self::Cutover
+            | Self::Observing
+            | Self::Done
+            | Self::Paused
+            | Self::Aborting
+            | Self::Aborted
+            | Self::Failed => None,
+        }
+    }
+
+    /// The state after an event; `None` where the event makes no sense.
+    pub const fn after(self, event: MoveEvent) -> Option<Self> {
+        use MoveEvent as E;
+        match (self, event) {
+            (Self::Preparing, E::Prepared) => Some(Self::Copying),
+            (Self::Preparing, E::PreparedBack) | (Self::Copying, E::Copied) => {
+                Some(Self::CatchingUp)
+            }
+            (Self::CatchingUp, E::CaughtUp) => Some(Self::Verifying),
+            (Self::Verifying, E::Verified) => Some(Self::Fenced),
+            (Self::Fenced, E::Followed) => Some(Self::Cutover),
+            (Self::Fenced, E::FenceMissed)
+            | (
+                Self::CatchingUp | Self::Verifying | Self::Fenced | Self::Cutover,
+                E::PrimaryChanged,
+            ) => Some(Self::CatchingUp),
+            (Self::Copying, E::PrimaryChanged) => Some(Self::Copying),
+            (Self::Cutover, E::HandedOver) => Some(Self::Observing),
+            (Self::Observing, E::Finish) => Some(Self::Retiring),
+            (Self::Observing, E::TakenBack) | (Self::Retiring, E::Retired) => Some(Self::Done),
+            (
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Retiring,
+                E::Pause,
+            ) => Some(Self::Paused),
+            (Self::Paused, E::Resume(to)) => Some(to.state()),
+            (Self::Failed, E::Resume(ResumePoint::Preparing)) => Some(Self::Preparing),
+            (
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Fenced
+                | Self::Cutover
+                | Self::Paused
+                | Self::Failed,
+                E::Abort,
+            ) => Some(Self::Aborting),
+            (Self::Aborting, E::Undone) => Some(Self::Aborted),
+            (
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Fenced
+                | Self::Cutover,
+                E::Fail,
+            ) => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for MoveState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [MoveEvent; 20] = [
+        MoveEvent::Prepared,
+        MoveEvent::PreparedBack,
+        MoveEvent::Copied,
+        MoveEvent::CaughtUp,
+        MoveEvent::Verified,
+        MoveEvent::FenceMissed,
+        MoveEvent::PrimaryChanged,
+        MoveEvent::Followed,
+        MoveEvent::HandedOver,
+        MoveEvent::Finish,
+        MoveEvent::TakenBack,
+        MoveEvent::Retired,
+        MoveEvent::Pause,
+        MoveEvent::Resume(ResumePoint::Preparing),
+        MoveEvent::Resume(ResumePoint::Copying),
+        MoveEvent::Resume(ResumePoint::CatchingUp),
+        MoveEvent::Resume(ResumePoint::Retiring),
+        MoveEvent::Abort,
+        MoveEvent::Undone,
+        MoveEvent::Fail,
+    ];
+
+    #[test]
+    fn words_are_read_back() {
+        for state in MoveState::ALL {
+            assert_eq!(MoveState::parse(state.as_str()), Some(state));
+        }
+        assert_eq!(MoveState::parse("fencing"), None);
+    }
+
+    /// From every open state an end can be reached, by the table alone: no dead end.
+    #[test]
+    fn every_open_state_has_a_way_to_an_end() {
+        for start in MoveState::ALL {
+            let mut reached = vec![start];
+            let mut next = 0;
+            while let Some(&state) = reached.get(next) {
+                next += 1;
+                for event in EVENTS {
+                    if let Some(after) = state.after(event)
+                        && !reached.contains(&after)
+                    {
+                        reached.push(after);
+                    }
+                }
+            }
+            assert!(reached.iter().any(|s| !s.is_open()), "{start} has no end");
+        }
+    }
+
+    /// What is over stays over.
+    #[test]
+    fn closed_states_take_no_event() {
+        for state in MoveState::ALL.into_iter().filter(|s| !s.is_open()) {
+            for event in EVENTS {
+                assert_eq!(state.after(event), None, "{state} {event:?}");
+            }
+        }
+    }
+
+    /// Once the target may have sold, nothing but forward: no abort, no failure, no pause into an earlier state.
+    #[test]
+    fn after_the_hand_over_only_forward() {
+        for event in EVENTS {
+            let after = MoveState::Observing.after(event);
+            assert!(
+                matches!(after, None | Some(MoveState::Retiring | MoveState::Done)),
+                "{event:?}"
+            );
+        }
+        assert_eq!(MoveState::Retiring.after(MoveEvent::Abort), None);
+        assert_eq!(MoveState::Retiring.after(MoveEvent::Fail), None);
+    }
+
+    #[test]
+    fn a_state_that_can_be_paused_says_where_it_goes_on() {
+        for state in MoveState::ALL {
+            let pausable = state.after(MoveEvent::Pause).is_some();
+            assert_eq!(state.resume_point().is_some(), pausable, "{state}");
+        }
+    }
+}
