@@ -72,6 +72,7 @@ pub const POD: &[Migration] = &[
     migration!(3, "pod", "0003", "orders"),
     migration!(4, "pod", "0004", "payments"),
     migration!(5, "pod", "0005", "moves"),
+    migration!(6, "pod", "0006", "move_checks"),
 ];
 
 /// The schema of the catalog.
@@ -89,6 +90,7 @@ pub const POD_TABLES_LOCAL: &[&str] = &[
     "schema_ledger",
     "table_kind",
     "move_mark",
+    "move_check",
 ];
 
 #[cfg(test)]
