@@ -7,9 +7,15 @@ use shared::{Epoch, Handle, PlacementState, PodId, ShopId};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 
+mod moves;
 mod operation;
 mod pod;
 
+pub use moves::{
+    MOVES_MAX, Move, MoveCheck, MoveEventRow, MoveEvents, MoveEventsQuery, MoveFinish, MoveList,
+    MoveNew, MoveProgress, MoveQuery, MoveRecord, OBSERVE_MAX_MS, Pin, PinPut, ShopName, Stray,
+    TableSize,
+};
 pub use operation::{Operation, OperationChange, OperationList, OperationNew, OperationState};
 pub use pod::{
     Address, Endpoint, EndpointKind, EndpointRole, Pod, PodList, PodPut, PodStatus,
@@ -64,6 +70,12 @@ pub struct Shop {
     pub version: u64,
     /// The state of its latest move, if there was one.
     pub r#move: Option<String>,
+    /// That move.
+    #[serde(default)]
+    pub move_id: Option<String>,
+    /// The pod that an operator pinned it to.
+    #[serde(default)]
+    pub pinned: Option<PodName>,
 }
 
 /// A pod by number and name.

@@ -28,6 +28,8 @@ mod create;
 mod error;
 // Registered domains of shops.
 mod hosts;
+// Moves of shops between pods.
+mod moves;
 // Work of several steps, and the audit of single ones.
 mod operations;
 // Compare-and-swap of placements, their history, removal.
@@ -49,6 +51,8 @@ pub use buckets::BUCKETS;
 pub use create::{Begun, Creation, NewShop};
 pub use error::CatalogError;
 pub use hosts::HOSTS_PER_SHOP_MAX;
+pub(crate) use moves::{Leftover, MOVE_EVENTS_MAX, MoveDetail, MoveOrder, MoveRow};
+pub use moves::{MoveFilter, MoveRef, NewMove, Planned};
 pub(crate) use operations::OWN_KINDS;
 pub use placements::{HISTORY_MAX, PlacementRow};
 pub use pods::MysqlServer;
@@ -91,6 +95,8 @@ pub struct Catalog {
     write: SqlitePool,
     read: SqlitePool,
     changed: watch::Sender<u64>,
+    /// Counts changes of moves.
+    moves: watch::Sender<u64>,
     domains: Domains,
     /// Held as long as this process owns the file.
     _lock: File,
@@ -133,6 +139,7 @@ impl Catalog {
             write,
             read,
             changed: watch::Sender::new(0),
+            moves: watch::Sender::new(0),
             domains,
             _lock: lock,
         };
@@ -200,6 +207,7 @@ impl Catalog {
             actor,
             at_ms: now_ms(),
             version: None,
+            moves: false,
             begun,
         })
     }
@@ -323,6 +331,8 @@ pub(crate) struct Change<'c> {
     pub(crate) actor: String,
     pub(crate) at_ms: i64,
     version: Option<u64>,
+    /// Whether it changes a move.
+    moves: bool,
     begun: Instant,
 }
 
@@ -343,6 +353,11 @@ impl Change<'_> {
         Ok(version)
     }
 
+    /// Who waits for changes of moves is woken by the commit.
+    pub(crate) const fn touch_moves(&mut self) {
+        self.moves = true;
+    }
+
     /// Makes it durable, then wakes who waits.
     pub(crate) async fn commit(self) -> Result<(), CatalogError> {
         let Self {
@@ -351,6 +366,7 @@ impl Change<'_> {
             actor: _,
             at_ms: _,
             version,
+            moves,
             begun,
         } = self;
         sqlx::raw_sql("commit").execute(&mut *conn).await?;
@@ -361,6 +377,9 @@ impl Change<'_> {
                 *last = version.max(*last);
                 newer
             });
+        }
+        if moves {
+            catalog.moves.send_modify(|count| *count += 1);
         }
         Ok(())
     }

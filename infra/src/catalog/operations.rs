@@ -10,6 +10,9 @@ use crate::api::{Operation, OperationChange, OperationNew, OperationState};
 /// The kinds that the control server runs itself: nobody else may write their records.
 pub(crate) const OWN_KINDS: [&str; 2] = [super::create::KIND, super::states::KIND];
 
+/// A change of a pod's schema: it and the moves from and to that pod exclude each other. Its subject is the pod.
+pub(crate) const MIGRATE_KIND: &str = "migrate";
+
 #[derive(Debug, sqlx::FromRow)]
 pub(super) struct OperationRow {
     pub(super) id: String,
@@ -219,6 +222,9 @@ impl Catalog {
             }
             Err(CatalogError::NotFound { .. }) => {}
             Err(error) => return Err(error),
+        }
+        if kind == MIGRATE_KIND {
+            super::moves::refuse_migration_beside(&mut change, subject).await?;
         }
         let detail = detail.to_string();
         let state = OperationState::Running;

@@ -21,13 +21,15 @@ pub(super) struct PodRow {
     shops: i64,
 }
 
-/// `select` of [`PodRow`]; shops that are being made count, since their room is reserved.
+/// `select` of [`PodRow`]; shops that are being made, and those on their way here, count, since their room is reserved.
 macro_rules! select_pod {
     ($tail:literal) => {
         concat!(
             "select d.id, d.name, d.region, d.pool, d.class, d.max_shops, d.status, d.term, d.version, \
              (select count(*) from placement p where p.pod = d.id) + (select count(*) \
-             from operation o where o.pod = d.id and o.kind = 'shop-create' and o.state = 'running') as shops \
+             from operation o where o.pod = d.id and o.kind = 'shop-create' and o.state = 'running') + (select count(*) \
+             from move m join placement q on q.shop = m.shop where m.target_pod = d.id and q.pod <> d.id \
+             and m.state not in ('done', 'aborted')) as shops \
              from pod d ",
             $tail
         )

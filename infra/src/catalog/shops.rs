@@ -61,14 +61,20 @@ struct ShopRow {
     state: String,
     version: i64,
     latest_move: Option<String>,
+    latest_move_id: Option<String>,
+    pin: Option<i64>,
+    pin_name: Option<String>,
 }
 
 macro_rules! select_shop {
     ($tail:literal) => {
         concat!(
             "select s.id, s.handle, s.plan, s.currency, s.region, s.status, p.pod, d.name as pod_name, p.epoch, \
-             p.state, p.version, (select m.state from move m where m.shop = s.id order by m.created_ms desc limit 1) \
-             as latest_move from shop s join placement p on p.shop = s.id join pod d on d.id = p.pod ",
+             p.state, p.version, m.state as latest_move, m.id as latest_move_id, i.pod as pin, n.name as pin_name \
+             from shop s join placement p on p.shop = s.id join pod d on d.id = p.pod \
+             left join move m on m.id = (select l.id from move l where l.shop = s.id \
+             order by l.created_ms desc, l.id desc limit 1) \
+             left join shop_pin i on i.shop = s.id left join pod n on n.id = i.pod ",
             $tail
         )
     };
@@ -198,9 +204,19 @@ fn shop_of(row: ShopRow, registered: Vec<String>, domains: &Domains) -> Result<S
         state,
         version,
         latest_move,
+        latest_move_id,
+        pin,
+        pin_name,
     } = row;
     let mut hosts = vec![format!("{handle}.{}", domains.base)];
     hosts.extend(registered);
+    let pinned = match (pin, pin_name) {
+        (Some(pod), Some(name)) => Some(PodName {
+            id: pod_id(pod)?,
+            name,
+        }),
+        _ => None,
+    };
     Ok(Shop {
         id: shop_id(id)?,
         handle: handle
@@ -219,5 +235,7 @@ fn shop_of(row: ShopRow, registered: Vec<String>, domains: &Domains) -> Result<S
         state: word(PlacementState::parse(&state), &state)?,
         version: unsigned(version)?,
         r#move: latest_move,
+        move_id: latest_move_id,
+        pinned,
     })
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::create::write_claim;
 use super::operations::{Begin, OperationRow};
 use super::shops::{self, ShopRef};
-use super::{Catalog, CatalogError, Change, operations, placements, signed};
+use super::{Catalog, CatalogError, Change, moves, operations, placements, signed};
 use crate::api::{OperationState, Shop};
 
 pub(crate) const KIND: &str = "shop-state";
@@ -59,6 +59,7 @@ impl Catalog {
     ) -> Result<StateOrder, CatalogError> {
         let mut change = self.change(actor).await?;
         let shop = shops::find(change.conn(), reference, &self.domains).await?;
+        moves::refuse_state_order(&mut change, shop.id).await?;
         let order = StateOrder {
             operation: Uuid::now_v7().to_string(),
             actor: actor.to_owned(),

@@ -262,6 +262,8 @@ fn shop_facts(shop: &Shop) -> String {
         state,
         version,
         r#move,
+        move_id,
+        pinned,
     } = shop;
     facts(&[
         ("id", id.to_string()),
@@ -274,9 +276,18 @@ fn shop_facts(shop: &Shop) -> String {
         ("plan", plan.clone()),
         ("currency", currency.clone()),
         ("region", or_dash(region.as_ref())),
-        ("move", or_dash(r#move.as_ref())),
+        ("pinned", or_dash(pinned.as_ref().map(|pod| &pod.name))),
+        ("move", move_fact(r#move.as_ref(), move_id.as_ref())),
         ("version", version.to_string()),
     ])
+}
+
+/// The state of the latest move, and its id, by which `podctl move` knows it.
+fn move_fact(state: Option<&String>, id: Option<&String>) -> String {
+    match (state, id) {
+        (Some(state), Some(id)) => format!("{state} ({id})"),
+        (state, _) => or_dash(state),
+    }
 }
 
 fn event_table(events: &[PlacementEvent]) -> String {

@@ -123,6 +123,8 @@ fn catalog(primary: &str) -> Catalog {
             state: PlacementState::Serving,
             version: 3,
             r#move: None,
+            move_id: None,
+            pinned: None,
         }],
     }
 }

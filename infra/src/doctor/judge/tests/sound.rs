@@ -120,6 +120,8 @@ fn shop(id: u64, handle: &str, pod: u64) -> api::Shop {
         state: PlacementState::Serving,
         version: 1,
         r#move: None,
+        move_id: None,
+        pinned: None,
     }
 }
 

@@ -1,0 +1,295 @@
+//! Moves: the record of each, and the rules that only the catalog can keep.
+//!
+//! A driver says with each change which row it has seen; the change is made only if owner and state are still the same,
+//! and the next state is [`MoveState::after`]'s. Everything that happens to a move has its event, written in the
+//! transaction that did it. Who drives a move is decided by its lease.
+
+use serde::{Deserialize, Serialize};
+use shared::moves::{MoveId, MoveState, ResumePoint};
+use shared::{Epoch, Handle, PodId, ShopId};
+
+use super::shops::{self, ShopRef};
+use super::{Catalog, CatalogError, Change, instant, signed, unsigned, word};
+use crate::api::{MoveEventRow, MoveRecord, Stray};
+
+// A move begins, or is refused with the way out.
+mod begin;
+// What its driver does with it: taking it, steps, notes.
+mod drive;
+// What an aborted move left at its target.
+mod leftovers;
+// What an operator may order.
+mod orders;
+// Which pod a shop may be at.
+mod pins;
+// Rows, and the ways to name one.
+mod row;
+// The one step that changes the owner of a shop.
+mod switch;
+
+pub(super) use begin::refuse_migration_beside;
+pub use begin::{NewMove, Planned};
+pub(crate) use leftovers::Leftover;
+pub(crate) use orders::MoveOrder;
+pub(super) use orders::refuse_state_order;
+use row::{RawMove, by_id, find, open_of, select_move};
+
+/// The most events of a move in one answer.
+pub(crate) const MOVE_EVENTS_MAX: u32 = 500;
+/// The actor of what a driver does by itself.
+const DRIVER: &str = "control";
+
+/// A move, with the names that messages need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MoveRow {
+    pub(crate) id: MoveId,
+    pub(crate) shop: ShopId,
+    pub(crate) handle: Handle,
+    pub(crate) source: PodId,
+    pub(crate) source_name: String,
+    pub(crate) target: PodId,
+    pub(crate) target_name: String,
+    pub(crate) source_epoch: Epoch,
+    pub(crate) epoch: Epoch,
+    pub(crate) state: MoveState,
+    /// Raised by each takeover.
+    pub(crate) owner: u64,
+    pub(crate) detail: MoveDetail,
+    /// Why it failed, or why its last try did.
+    pub(crate) error: Option<String>,
+    /// Who ordered it.
+    pub(crate) actor: String,
+    pub(crate) created_ms: i64,
+    pub(crate) changed_ms: i64,
+    /// Since when its copy at the target waits to be deleted, after an abort.
+    pub(crate) leftover_ms: Option<i64>,
+}
+
+/// What a move needs to go on after a crash, and what it took. Sets of transactions are kept as MySQL writes them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MoveDetail {
+    /// Why, if somebody said so.
+    pub(crate) reason: Option<String>,
+    /// How long the source's copy is kept after the hand-over.
+    pub(crate) observe_ms: u64,
+    /// The move that this one takes back.
+    pub(crate) back_of: Option<MoveId>,
+    /// That move's `ready_gtid`: its target, which is this one's source, had not sold before it.
+    pub(crate) back_from: Option<String>,
+    /// Where it goes on when it is paused.
+    pub(crate) resume: Option<ResumePoint>,
+    /// What the source had executed before the first row was copied.
+    pub(crate) source_from: Option<String>,
+    /// What the target had executed before its first row was written.
+    pub(crate) target_from: Option<String>,
+    /// What the source had executed once its fence stood.
+    pub(crate) fence_gtid: Option<String>,
+    /// What the target had executed when its home became `ready`.
+    pub(crate) ready_gtid: Option<String>,
+    /// When the target became the owner; the time of observation counts from here.
+    pub(crate) observing_since_ms: Option<i64>,
+    /// An operator's word: the source's copy goes although it has strays.
+    pub(crate) despite_strays: bool,
+    /// What it took.
+    pub(crate) record: MoveRecord,
+    /// Changes at the source after its fence.
+    pub(crate) strays: Vec<Stray>,
+    /// What it waits for.
+    pub(crate) waits: Option<String>,
+}
+
+/// How a request names a move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveRef {
+    /// By its id.
+    Id(MoveId),
+    /// By a shop (its open or latest move), or by the beginning of an id that only one has.
+    Named(String),
+}
+
+impl MoveRef {
+    /// Reads it; whether there is such a move shows later.
+    pub fn parse(text: &str) -> Self {
+        text.parse()
+            .map_or_else(|_| Self::Named(text.to_owned()), Self::Id)
+    }
+}
+
+/// Which moves a list shows.
+#[derive(Debug, Clone, Default)]
+pub struct MoveFilter {
+    /// Those of one shop.
+    pub shop: Option<ShopRef>,
+    /// Those from or to one pod, by id or name.
+    pub pod: Option<String>,
+    /// Those that are open, or those that are over.
+    pub open: Option<bool>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Catalog {
+    /// Moves that are open, oldest first.
+    pub(crate) async fn open_moves(&self) -> Result<Vec<MoveRow>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let rows: Vec<RawMove> = sqlx::query_as(select_move!(
+            "where m.state not in ('done', 'aborted') order by m.created_ms, m.id"
+        ))
+        .fetch_all(&mut *conn)
+        .await?;
+        rows.into_iter().map(RawMove::into_row).collect()
+    }
+
+    /// One move.
+    pub(crate) async fn move_row(&self, reference: &MoveRef) -> Result<MoveRow, CatalogError> {
+        let mut view = self.snapshot().await?;
+        find(&mut view, reference, self).await
+    }
+
+    /// Open ones first, then the newest.
+    pub(crate) async fn list_moves(
+        &self,
+        filter: &MoveFilter,
+    ) -> Result<Vec<MoveRow>, CatalogError> {
+        let MoveFilter {
+            shop,
+            pod,
+            open,
+            limit,
+        } = filter;
+        let mut view = self.snapshot().await?;
+        let shop = match shop {
+            Some(reference) => Some(shops::find(&mut view, reference, &self.domains).await?.id),
+            None => None,
+        };
+        let pod = match pod {
+            Some(reference) => Some(super::pods::find(&mut view, reference).await?.id),
+            None => None,
+        };
+        let rows: Vec<RawMove> = sqlx::query_as(select_move!(
+            "where ($1 is null or m.shop = $1) and ($2 is null or m.source_pod = $2 or m.target_pod = $2) \
+             and ($3 is null or (m.state not in ('done', 'aborted')) = $3) \
+             order by case when m.state in ('done', 'aborted') then 1 else 0 end, m.created_ms desc, m.id desc \
+             limit $4"
+        ))
+        .bind(shop.map(|id| signed(id.get())))
+        .bind(pod.map(|id| i64::from(id.get())))
+        .bind(*open)
+        .bind(i64::from(*limit))
+        .fetch_all(&mut *view)
+        .await?;
+        rows.into_iter().map(RawMove::into_row).collect()
+    }
+
+    /// What happened to a move after a sequence, oldest first.
+    pub(crate) async fn move_events(
+        &self,
+        id: MoveId,
+        after: u64,
+    ) -> Result<Vec<MoveEventRow>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let rows: Vec<(i64, String, i64, String, Option<String>, i64)> = sqlx::query_as(
+            "select sequence, state, owner, actor, note, at_ms from move_event \
+             where move = $1 and sequence > $2 order by sequence limit $3",
+        )
+        .bind(id.to_string())
+        .bind(signed(after))
+        .bind(i64::from(MOVE_EVENTS_MAX))
+        .fetch_all(&mut *conn)
+        .await?;
+        let event = |(sequence, state, owner, actor, note, at_ms): (_, String, _, _, _, _)| {
+            Ok(MoveEventRow {
+                sequence: unsigned(sequence)?,
+                state: word(MoveState::parse(&state), &state)?,
+                owner: unsigned(owner)?,
+                actor,
+                note,
+                at: instant(at_ms)?,
+            })
+        };
+        rows.into_iter().map(event).collect()
+    }
+
+    /// Woken after each change of a move. Subscribe before looking: a change after the look then wakes.
+    pub(crate) fn watch_moves(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.moves.subscribe()
+    }
+}
+
+/// The row, if owner and state are still as the caller has seen them.
+async fn expect(change: &mut Change<'_>, seen: &MoveRow) -> Result<MoveRow, CatalogError> {
+    let found = by_id(change.conn(), seen.id).await?;
+    if (found.owner, found.state) == (seen.owner, seen.state) {
+        Ok(found)
+    } else {
+        Err(CatalogError::Stale(format!(
+            "move {} (it is {} of owner {}, not {} of owner {})",
+            seen.id, found.state, found.owner, seen.state, seen.owner
+        )))
+    }
+}
+
+/// Writes state, detail and error of a move whose row was checked in this transaction.
+async fn write(
+    change: &mut Change<'_>,
+    id: MoveId,
+    state: MoveState,
+    detail: &MoveDetail,
+    error: Option<&str>,
+) -> Result<(), CatalogError> {
+    let detail = serde_json::to_string(detail)
+        .map_err(|e| CatalogError::Corrupt(format!("a move's detail: {e}")))?;
+    let at_ms = change.at_ms;
+    sqlx::query(
+        "update move set state = $1, detail = $2, error = $3, changed_ms = $4 where id = $5",
+    )
+    .bind(state.as_str())
+    .bind(detail)
+    .bind(error)
+    .bind(at_ms)
+    .bind(id.to_string())
+    .execute(change.conn())
+    .await?;
+    change.touch_moves();
+    Ok(())
+}
+
+/// Says what happened to a move, in the transaction that did it.
+async fn append(
+    change: &mut Change<'_>,
+    id: MoveId,
+    state: MoveState,
+    owner: u64,
+    note: Option<&str>,
+) -> Result<(), CatalogError> {
+    let sequence: i64 = sqlx::query_scalar(
+        "update catalog_meta set event_last = event_last + 1 where one = 1 returning event_last",
+    )
+    .fetch_one(change.conn())
+    .await?;
+    let (at_ms, actor) = (change.at_ms, change.actor.clone());
+    sqlx::query(
+        "insert into move_event (sequence, move, state, owner, actor, note, at_ms) values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(sequence)
+    .bind(id.to_string())
+    .bind(state.as_str())
+    .bind(signed(owner))
+    .bind(actor)
+    .bind(note)
+    .bind(at_ms)
+    .execute(change.conn())
+    .await?;
+    change.touch_moves();
+    Ok(())
+}
+
+/// Nobody drives it any more.
+async fn drop_lease(change: &mut Change<'_>, id: MoveId) -> Result<(), CatalogError> {
+    sqlx::query("delete from move_lease where move = $1")
+        .bind(id.to_string())
+        .execute(change.conn())
+        .await?;
+    Ok(())
+}

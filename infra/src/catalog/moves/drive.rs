@@ -1,0 +1,294 @@
+//! What a move's driver does with it. Of two that believe to drive one move, the later owner wins at each of these.
+
+use shared::moves::{MoveEvent, MoveId, MoveState};
+
+use super::begin::worked_on;
+use super::switch::owned_by_target;
+use super::{DRIVER, MoveDetail, MoveRow, append, by_id, drop_lease, expect, leftovers, write};
+use crate::catalog::{Catalog, CatalogError, Change, signed};
+
+impl Catalog {
+    /// Takes a move up: raises its owner, if no other holder's lease is alive. `force` is for a process that holds the
+    /// catalog's lock alone, so that nobody can renew the lease that it finds.
+    pub(crate) async fn take_move(
+        &self,
+        id: MoveId,
+        holder: &str,
+        lease_ms: u64,
+        force: bool,
+    ) -> Result<Option<MoveRow>, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let row = by_id(change.conn(), id).await?;
+        if !row.state.is_open() || !take_lease(&mut change, id, holder, lease_ms, force).await? {
+            return Ok(None);
+        }
+        sqlx::query("update move set owner = owner + 1 where id = $1")
+            .bind(id.to_string())
+            .execute(change.conn())
+            .await?;
+        let note = format!("taken up by {holder}");
+        append(&mut change, id, row.state, row.owner + 1, Some(&note)).await?;
+        let row = by_id(change.conn(), id).await?;
+        change.commit().await?;
+        Ok(Some(row))
+    }
+
+    /// Keeps the lease, and gives the row as it stands: an operator may have ordered something.
+    pub(crate) async fn renew_move(
+        &self,
+        id: MoveId,
+        owner: u64,
+        holder: &str,
+        lease_ms: u64,
+    ) -> Result<MoveRow, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let row = by_id(change.conn(), id).await?;
+        let lost = || CatalogError::Stale(format!("the lease of move {id}"));
+        if row.owner != owner || !row.state.is_open() {
+            return Err(lost());
+        }
+        let expires = change.at_ms.saturating_add(signed(lease_ms));
+        let renewed =
+            sqlx::query("update move_lease set expires_ms = $1 where move = $2 and holder = $3")
+                .bind(expires)
+                .bind(id.to_string())
+                .bind(holder)
+                .execute(change.conn())
+                .await?
+                .rows_affected();
+        if renewed == 0 {
+            return Err(lost());
+        }
+        change.commit().await?;
+        Ok(row)
+    }
+
+    /// Gives the lease back at an orderly end, so that the next one need not wait for it to run out.
+    pub(crate) async fn leave_move(&self, id: MoveId, holder: &str) -> Result<(), CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        sqlx::query("delete from move_lease where move = $1 and holder = $2")
+            .bind(id.to_string())
+            .bind(holder)
+            .execute(change.conn())
+            .await?;
+        change.touch_moves();
+        change.commit().await
+    }
+
+    /// The next state, by what happened. A `Conflict` says that the catalog does not allow it now: a shop's state is
+    /// being set (try again), or the target owns the shop already (go forward).
+    pub(crate) async fn step_move(
+        &self,
+        seen: &MoveRow,
+        event: MoveEvent,
+        detail: &MoveDetail,
+        error: Option<&str>,
+    ) -> Result<MoveRow, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let found = expect(&mut change, seen).await?;
+        let detail = merged(detail, &found.detail);
+        apply(&mut change, &found, event, detail, error, error).await?;
+        let row = by_id(change.conn(), found.id).await?;
+        change.commit().await?;
+        Ok(row)
+    }
+
+    /// Keeps what is known, in the same state. What an operator would see becomes an event.
+    pub(crate) async fn note_move(
+        &self,
+        seen: &MoveRow,
+        detail: &MoveDetail,
+        error: Option<&str>,
+    ) -> Result<MoveRow, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let found = expect(&mut change, seen).await?;
+        let detail = merged(detail, &found.detail);
+        let note = news(&found, &detail, error);
+        write(&mut change, found.id, found.state, &detail, error).await?;
+        if let Some(note) = note {
+            append(&mut change, found.id, found.state, found.owner, Some(&note)).await?;
+        }
+        let row = by_id(change.conn(), found.id).await?;
+        change.commit().await?;
+        Ok(row)
+    }
+}
+
+/// The driver's detail, with an operator's word that came after it was read.
+fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
+    MoveDetail {
+        despite_strays: driver.despite_strays || stored.despite_strays,
+        ..driver.clone()
+    }
+}
+
+/// What an operator would want to see of a note.
+fn news(found: &MoveRow, detail: &MoveDetail, error: Option<&str>) -> Option<String> {
+    let mut parts = Vec::new();
+    if let Some(error) = error.filter(|e| found.error.as_deref() != Some(e)) {
+        parts.push(error.to_owned());
+    }
+    if let Some(waits) = &detail.waits
+        && found.detail.waits != detail.waits
+    {
+        parts.push(format!("waits: {waits}"));
+    }
+    let strays = detail.strays.len();
+    if strays > found.detail.strays.len() {
+        parts.push(format!(
+            "{strays} stray changes at pod {}",
+            found.source_name
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Does one event to a move whose row was checked in this transaction; everything that changes a state comes through here.
+pub(super) async fn apply(
+    change: &mut Change<'_>,
+    found: &MoveRow,
+    event: MoveEvent,
+    mut detail: MoveDetail,
+    error: Option<&str>,
+    note: Option<&str>,
+) -> Result<MoveState, CatalogError> {
+    let next = found.state.after(event).ok_or_else(|| {
+        CatalogError::Conflict(format!(
+            "move {} is {}, which has no event {event:?}",
+            found.id, found.state
+        ))
+    })?;
+    guard(change, found, next).await?;
+    match next {
+        MoveState::Paused => detail.resume = found.state.resume_point(),
+        MoveState::Observing => detail.observing_since_ms = Some(change.at_ms),
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Retiring
+        | MoveState::Done
+        | MoveState::Aborting
+        | MoveState::Aborted
+        | MoveState::Failed => detail.resume = None,
+    }
+    if next != MoveState::Paused {
+        detail.waits = None;
+    }
+    write(change, found.id, next, &detail, error).await?;
+    append(change, found.id, next, found.owner, note).await?;
+    match next {
+        MoveState::Done => drop_lease(change, found.id).await?,
+        // Its holder goes on with the leftover.
+        MoveState::Aborted => leftovers::add(change, found).await?,
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Failed => {}
+    }
+    Ok(next)
+}
+
+/// What the table of states cannot know.
+async fn guard(
+    change: &mut Change<'_>,
+    found: &MoveRow,
+    next: MoveState,
+) -> Result<(), CatalogError> {
+    let switched = owned_by_target(change, found).await?;
+    let busy = match next {
+        // An order to freeze a shop must not meet a home that is changing hands; orders are refused from here on.
+        // When the move closes, no order may have read the placement before the home was set for the last time.
+        MoveState::Fenced | MoveState::Aborted => worked_on(change, found.shop).await?,
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Failed => None,
+    };
+    if let Some(text) = busy {
+        return Err(CatalogError::Conflict(text));
+    }
+    match next {
+        MoveState::Observing if !switched => Err(CatalogError::Conflict(format!(
+            "move {} has not changed the owner of shop {} yet",
+            found.id, found.handle
+        ))),
+        // From the catalog's step on only forward.
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Aborting
+        | MoveState::Aborted
+        | MoveState::Failed
+            if switched =>
+        {
+            Err(CatalogError::Conflict(format!(
+                "shop {0} is at pod {1} already, and move {2} goes only forward; when it is observing, move the shop \
+                 back with `podctl shop move {0} --to {3}`",
+                found.handle, found.target_name, found.id, found.source_name
+            )))
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Aborted
+        | MoveState::Failed => Ok(()),
+    }
+}
+
+/// Whether the lease is the holder's from now on.
+pub(super) async fn take_lease(
+    change: &mut Change<'_>,
+    id: MoveId,
+    holder: &str,
+    lease_ms: u64,
+    force: bool,
+) -> Result<bool, CatalogError> {
+    let held: Option<(String, i64)> =
+        sqlx::query_as("select holder, expires_ms from move_lease where move = $1")
+            .bind(id.to_string())
+            .fetch_optional(change.conn())
+            .await?;
+    let now = change.at_ms;
+    let alive = held.is_some_and(|(other, expires)| other != holder && expires > now);
+    if alive && !force {
+        return Ok(false);
+    }
+    sqlx::query(
+        "insert into move_lease (move, holder, expires_ms) values ($1, $2, $3) \
+         on conflict (move) do update set holder = excluded.holder, expires_ms = excluded.expires_ms",
+    )
+    .bind(id.to_string())
+    .bind(holder)
+    .bind(now.saturating_add(signed(lease_ms)))
+    .execute(change.conn())
+    .await?;
+    Ok(true)
+}

@@ -1,0 +1,181 @@
+//! What an aborted move left at its target: rows to be deleted there, by whoever drives it, until it is done.
+
+use shared::moves::MoveId;
+use shared::{Epoch, PodId, ShopId};
+
+use super::drive::take_lease;
+use super::{DRIVER, MoveRow, append, by_id, drop_lease};
+use crate::catalog::{Catalog, CatalogError, Change, epoch, pod_id, shop_id, signed, unsigned};
+
+/// A copy to be taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Leftover {
+    /// The move that left it.
+    pub(crate) id: MoveId,
+    /// Whose rows.
+    pub(crate) shop: ShopId,
+    /// Where.
+    pub(crate) pod: PodId,
+    /// The epoch of the home there.
+    pub(crate) epoch: Epoch,
+    /// Raised by each takeover, like a move's.
+    pub(crate) owner: u64,
+    /// Since when.
+    pub(crate) created_ms: i64,
+}
+
+type Raw = (String, i64, i64, i64, i64, i64);
+
+fn of_raw((id, shop, pod, number, owner, created_ms): Raw) -> Result<Leftover, CatalogError> {
+    Ok(Leftover {
+        id: id
+            .parse()
+            .map_err(|_| CatalogError::Corrupt(format!("the id of move {id}")))?,
+        shop: shop_id(shop)?,
+        pod: pod_id(pod)?,
+        epoch: epoch(number)?,
+        owner: unsigned(owner)?,
+        created_ms,
+    })
+}
+
+impl Catalog {
+    /// All of them, oldest first.
+    pub(crate) async fn leftovers(&self) -> Result<Vec<Leftover>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let rows: Vec<Raw> = sqlx::query_as(
+            "select l.move, l.shop, l.pod, m.epoch, l.owner, l.created_ms from move_leftover l \
+             join move m on m.id = l.move order by l.created_ms, l.move",
+        )
+        .fetch_all(&mut *conn)
+        .await?;
+        rows.into_iter().map(of_raw).collect()
+    }
+
+    /// Takes one up, as a move is taken up; `None` where another holder's lease is alive, or it is done.
+    pub(crate) async fn take_leftover(
+        &self,
+        id: MoveId,
+        holder: &str,
+        lease_ms: u64,
+        force: bool,
+    ) -> Result<Option<Leftover>, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let raised: Option<i64> = sqlx::query_scalar(
+            "update move_leftover set owner = owner + 1 where move = $1 returning owner",
+        )
+        .bind(id.to_string())
+        .fetch_optional(change.conn())
+        .await?;
+        let Some(owner) = raised else { return Ok(None) };
+        if !take_lease(&mut change, id, holder, lease_ms, force).await? {
+            return Ok(None);
+        }
+        let row: Raw = sqlx::query_as(
+            "select l.move, l.shop, l.pod, m.epoch, l.owner, l.created_ms from move_leftover l \
+             join move m on m.id = l.move where l.move = $1",
+        )
+        .bind(id.to_string())
+        .fetch_one(change.conn())
+        .await?;
+        let of_move = by_id(change.conn(), id).await?;
+        let note = format!("the copy it left is taken up by {holder}");
+        append(
+            &mut change,
+            id,
+            of_move.state,
+            unsigned(owner)?,
+            Some(&note),
+        )
+        .await?;
+        change.commit().await?;
+        of_raw(row).map(Some)
+    }
+
+    /// Keeps the lease of one.
+    pub(crate) async fn renew_leftover(
+        &self,
+        id: MoveId,
+        owner: u64,
+        holder: &str,
+        lease_ms: u64,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let expires = change.at_ms.saturating_add(signed(lease_ms));
+        let renewed = sqlx::query(
+            "update move_lease set expires_ms = $1 where move = $2 and holder = $3 \
+             and exists (select 1 from move_leftover l where l.move = $2 and l.owner = $4)",
+        )
+        .bind(expires)
+        .bind(id.to_string())
+        .bind(holder)
+        .bind(signed(owner))
+        .execute(change.conn())
+        .await?
+        .rows_affected();
+        if renewed == 0 {
+            return Err(stale(id));
+        }
+        change.commit().await
+    }
+
+    /// Says why one is still there; the same again is no news.
+    pub(crate) async fn note_leftover(
+        &self,
+        left: &Leftover,
+        text: &str,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let row = by_id(change.conn(), left.id).await?;
+        if row.leftover_ms.is_none() || row.error.as_deref() == Some(text) {
+            return Ok(());
+        }
+        sqlx::query("update move set error = $1 where id = $2")
+            .bind(text)
+            .bind(left.id.to_string())
+            .execute(change.conn())
+            .await?;
+        append(&mut change, left.id, row.state, left.owner, Some(text)).await?;
+        change.commit().await
+    }
+
+    /// The copy is gone: the shop may move there again.
+    pub(crate) async fn leftover_done(&self, left: &Leftover) -> Result<(), CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let row = by_id(change.conn(), left.id).await?;
+        let gone = sqlx::query("delete from move_leftover where move = $1 and owner = $2")
+            .bind(left.id.to_string())
+            .bind(signed(left.owner))
+            .execute(change.conn())
+            .await?
+            .rows_affected();
+        if gone == 0 {
+            return Err(stale(left.id));
+        }
+        drop_lease(&mut change, left.id).await?;
+        let note = format!("the copy at pod {} is deleted", row.target_name);
+        append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
+        change.commit().await
+    }
+}
+
+fn stale(id: MoveId) -> CatalogError {
+    CatalogError::Stale(format!("the copy that move {id} left"))
+}
+
+/// Added in the transaction that closes the abort.
+pub(super) async fn add(change: &mut Change<'_>, row: &MoveRow) -> Result<(), CatalogError> {
+    let at_ms = change.at_ms;
+    sqlx::query(
+        "insert into move_leftover (move, shop, pod, owner, created_ms) values ($1, $2, $3, $4, $5) \
+         on conflict (move) do nothing",
+    )
+    .bind(row.id.to_string())
+    .bind(signed(row.shop.get()))
+    .bind(i64::from(row.target.get()))
+    .bind(signed(row.owner))
+    .bind(at_ms)
+    .execute(change.conn())
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Rows of `move`, and the ways to name one.
+
+use shared::ShopId;
+use shared::moves::{MoveId, MoveState};
+use sqlx::SqliteConnection;
+
+use super::{MoveDetail, MoveRef, MoveRow};
+use crate::api::{Move, PodName, ShopName};
+use crate::catalog::shops::{self, ShopRef};
+use crate::catalog::{
+    Catalog, CatalogError, epoch, instant, pod_id, shop_id, signed, unsigned, word,
+};
+
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct RawMove {
+    id: String,
+    shop: i64,
+    handle: String,
+    source_pod: i64,
+    source_name: String,
+    target_pod: i64,
+    target_name: String,
+    source_epoch: i64,
+    epoch: i64,
+    state: String,
+    owner: i64,
+    detail: String,
+    error: Option<String>,
+    actor: String,
+    created_ms: i64,
+    changed_ms: i64,
+    leftover_ms: Option<i64>,
+}
+
+/// `select` of [`RawMove`].
+macro_rules! select_move {
+    ($tail:literal) => {
+        concat!(
+            "select m.id, m.shop, s.handle, m.source_pod, a.name as source_name, m.target_pod, b.name as target_name, \
+             m.source_epoch, m.epoch, m.state, m.owner, m.detail, m.error, m.actor, m.created_ms, m.changed_ms, \
+             (select l.created_ms from move_leftover l where l.move = m.id) as leftover_ms \
+             from move m join shop s on s.id = m.shop join pod a on a.id = m.source_pod \
+             join pod b on b.id = m.target_pod ",
+            $tail
+        )
+    };
+}
+pub(super) use select_move;
+
+impl RawMove {
+    pub(super) fn into_row(self) -> Result<MoveRow, CatalogError> {
+        let corrupt = |what: &str| CatalogError::Corrupt(format!("the {what} of move {}", self.id));
+        Ok(MoveRow {
+            id: self.id.parse().map_err(|_| corrupt("id"))?,
+            shop: shop_id(self.shop)?,
+            handle: self.handle.parse().map_err(|_| corrupt("handle"))?,
+            source: pod_id(self.source_pod)?,
+            target: pod_id(self.target_pod)?,
+            source_epoch: epoch(self.source_epoch)?,
+            epoch: epoch(self.epoch)?,
+            state: word(MoveState::parse(&self.state), &self.state)?,
+            owner: unsigned(self.owner)?,
+            detail: serde_json::from_str(&self.detail).map_err(|_| corrupt("detail"))?,
+            source_name: self.source_name,
+            target_name: self.target_name,
+            error: self.error,
+            actor: self.actor,
+            created_ms: self.created_ms,
+            changed_ms: self.changed_ms,
+            leftover_ms: self.leftover_ms,
+        })
+    }
+}
+
+impl MoveRow {
+    /// As an operator sees it, without the progress of its mover.
+    pub(crate) fn into_api(self) -> Result<Move, CatalogError> {
+        let MoveDetail {
+            reason,
+            observe_ms,
+            back_of,
+            record,
+            strays,
+            waits,
+            ..
+        } = self.detail;
+        Ok(Move {
+            id: self.id,
+            shop: ShopName {
+                id: self.shop,
+                handle: self.handle,
+            },
+            source: PodName {
+                id: self.source,
+                name: self.source_name,
+            },
+            target: PodName {
+                id: self.target,
+                name: self.target_name,
+            },
+            source_epoch: self.source_epoch,
+            epoch: self.epoch,
+            state: self.state,
+            open: self.state.is_open(),
+            owner: self.owner,
+            reason,
+            observe_ms,
+            back_of,
+            waits,
+            error: self.error,
+            record,
+            strays,
+            leftover_since: self.leftover_ms.map(instant).transpose()?,
+            actor: self.actor,
+            created_at: instant(self.created_ms)?,
+            changed_at: instant(self.changed_ms)?,
+            progress: None,
+        })
+    }
+}
+
+/// A move by any of its names.
+pub(super) async fn find(
+    conn: &mut SqliteConnection,
+    reference: &MoveRef,
+    catalog: &Catalog,
+) -> Result<MoveRow, CatalogError> {
+    match reference {
+        MoveRef::Id(id) => by_id(conn, *id).await,
+        MoveRef::Named(name) => match of_shop(conn, name, catalog).await? {
+            Some(row) => Ok(row),
+            None => by_prefix(conn, name).await,
+        },
+    }
+}
+
+pub(super) async fn by_id(
+    conn: &mut SqliteConnection,
+    id: MoveId,
+) -> Result<MoveRow, CatalogError> {
+    let row: Option<RawMove> = sqlx::query_as(select_move!("where m.id = $1"))
+        .bind(id.to_string())
+        .fetch_optional(conn)
+        .await?;
+    row.ok_or_else(|| CatalogError::not_found("move", &id))?
+        .into_row()
+}
+
+/// The open move of a shop, else its latest. A shop that never moved has none, which is told as such.
+async fn of_shop(
+    conn: &mut SqliteConnection,
+    name: &str,
+    catalog: &Catalog,
+) -> Result<Option<MoveRow>, CatalogError> {
+    let Ok(reference) = ShopRef::parse(name, &catalog.domains) else {
+        return Ok(None);
+    };
+    let shop = match shops::find(conn, &reference, &catalog.domains).await {
+        Ok(shop) => shop,
+        Err(CatalogError::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let row: Option<RawMove> = sqlx::query_as(select_move!(
+        "where m.shop = $1 order by case when m.state in ('done', 'aborted') then 1 else 0 end, \
+         m.created_ms desc, m.id desc limit 1"
+    ))
+    .bind(signed(shop.id.get()))
+    .fetch_optional(conn)
+    .await?;
+    let row = row.ok_or_else(|| CatalogError::not_found("move of the shop", &shop.handle))?;
+    row.into_row().map(Some)
+}
+
+/// Two are enough to know that the beginning names no single move.
+async fn by_prefix(conn: &mut SqliteConnection, name: &str) -> Result<MoveRow, CatalogError> {
+    let unknown = || CatalogError::not_found("move or shop", &name);
+    let name_lower = name.to_ascii_lowercase();
+    let is_prefix = !name.is_empty()
+        && name_lower
+            .bytes()
+            .all(|b| b.is_ascii_hexdigit() || b == b'-');
+    if !is_prefix {
+        return Err(unknown());
+    }
+    // Nothing in it means anything to `like`.
+    let mut rows: Vec<RawMove> =
+        sqlx::query_as(select_move!("where m.id like $1 order by m.id limit 2"))
+            .bind(format!("{name_lower}%"))
+            .fetch_all(conn)
+            .await?;
+    match (rows.pop(), rows.pop()) {
+        (Some(row), None) => row.into_row(),
+        (Some(_), Some(_)) => Err(CatalogError::Conflict(format!(
+            "more than one move begins with {name:?}; give more of the id (`podctl move list` shows it), or name the shop"
+        ))),
+        (None, _) => Err(unknown()),
+    }
+}
+
+/// The open move of a shop.
+pub(super) async fn open_of(
+    conn: &mut SqliteConnection,
+    shop: ShopId,
+) -> Result<Option<MoveRow>, CatalogError> {
+    let row: Option<RawMove> = sqlx::query_as(select_move!(
+        "where m.shop = $1 and m.state not in ('done', 'aborted')"
+    ))
+    .bind(signed(shop.get()))
+    .fetch_optional(conn)
+    .await?;
+    row.map(RawMove::into_row).transpose()
+}
