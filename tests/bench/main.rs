@@ -1,4 +1,4 @@
-//! Benches: what the edge and a pod cost, beside what they replace, measured in one run on one machine.
+//! Benches: what the edge, a pod and a move cost, beside what they replace, measured in one run on one machine.
 //!
 //! `tests/bench/run` builds what is needed and calls this. CPU time per request is the figure that means something on a
 //! shared machine: it is read from the scheduler, for all threads of a process. Latency is measured at a fixed rate, from
@@ -8,6 +8,7 @@ mod bare;
 mod candidates;
 mod edge;
 mod generator;
+mod moves;
 mod origin;
 mod pod;
 mod process;
@@ -32,6 +33,10 @@ struct Options {
     connections: usize,
     /// Sizes of the route table.
     shops: Vec<u64>,
+    /// The size of the shop that is copied.
+    mib: u64,
+    /// Moves of the shop that sells.
+    moves: usize,
 }
 
 impl Default for Options {
@@ -42,6 +47,8 @@ impl Default for Options {
             rate: 2000,
             connections: 64,
             shops: vec![100_000, 1_000_000],
+            mib: 1024,
+            moves: 50,
         }
     }
 }
@@ -63,6 +70,8 @@ impl Options {
                 "--rounds" => options.rounds = number()?.try_into()?,
                 "--rate" => options.rate = number()?,
                 "--connections" => options.connections = number()?.try_into()?,
+                "--mib" => options.mib = number()?.into(),
+                "--moves" => options.moves = number()?.try_into()?,
                 "--shops" => {
                     let sizes: Result<Vec<u64>, _> = value.split(',').map(str::parse).collect();
                     options.shops = sizes.context("--shops wants numbers with commas between")?;
@@ -74,8 +83,8 @@ impl Options {
     }
 }
 
-const USAGE: &str = "usage: tests/bench/run [table|edge|pod|all] [--seconds N] [--rounds N] [--rate N] \
-                     [--connections N] [--shops N,N]";
+const USAGE: &str = "usage: tests/bench/run [table|edge|pod|moves|all] [--seconds N] [--rounds N] [--rate N] \
+                     [--connections N] [--shops N,N] [--mib N] [--moves N]";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -93,10 +102,12 @@ async fn main() -> Result<()> {
         "table" => table::run(&options)?,
         "edge" => edge::run(&options).await?,
         "pod" => pod::run(&options).await?,
+        "moves" => moves::run(&options).await?,
         "all" => {
             table::run(&options)?;
             edge::run(&options).await?;
             pod::run(&options).await?;
+            moves::run(&options).await?;
         }
         _ => bail!(USAGE),
     }

@@ -1,0 +1,210 @@
+//! The copy of one large shop, three ways.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tests::{Fleet, Server, wait_until};
+
+use super::tools::{Place, Tools};
+use super::{fill, move_shop, number};
+use crate::Options;
+use crate::report::{self, median};
+
+/// Where the other tools copy to, and where the shop lies alone.
+const INTO: &str = "bench_copy";
+const ALONE: &str = "bench_alone";
+/// Replicas apply what the last round left before the next one begins.
+const SETTLE_MAX: Duration = Duration::from_secs(300);
+
+/// Both pods, and what the tools are told.
+struct Ends<'f> {
+    fleet: &'f Fleet,
+    pods: [u32; 2],
+    primaries: Vec<Server>,
+    places: Vec<Place>,
+    tools: Tools,
+}
+
+pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
+    let status = fleet.status().await?;
+    let (mut primaries, mut places) = (Vec::new(), Vec::new());
+    let pods = [1, 2];
+    for pod in pods {
+        let mysql = &status.pod(pod)?.mysql;
+        primaries.push(fleet.primary(pod).await?);
+        places.push(Place::of(mysql, &mysql.primary)?);
+    }
+    let tools = Tools::find().await?;
+    let ends = Ends {
+        fleet,
+        pods,
+        primaries,
+        places,
+        tools,
+    };
+    let shop = fleet.shop(1).await?;
+    for server in &ends.primaries {
+        fill::tables(server).await?;
+    }
+    let rows = fill::fill(&ends.primaries[0], shop.id.get(), options.mib).await?;
+    ends.alone(shop.id.get()).await?;
+    ends.settle().await?;
+    let bytes = ends.bytes().await?;
+    let mut took: [Vec<f64>; 3] = Default::default();
+    for round in 0..options.rounds {
+        let (from, to) = (round % 2, (round + 1) % 2);
+        took[1].push(ends.mysqldump(from, to, shop.id.get(), rows).await?);
+        took[2].push(ends.mydumper(to).await?);
+        took[0].push(ends.mover(&shop.handle, to, rows).await?);
+    }
+    print(options, rows, bytes, &took);
+    Ok(())
+}
+
+fn print(options: &Options, rows: u64, bytes: u64, took: &[Vec<f64>; 3]) {
+    #[expect(clippy::cast_precision_loss, reason = "a count of some million rows")]
+    let (all, mib) = (rows as f64, bytes as f64 / 1024.0 / 1024.0);
+    let of = median(&took[1]);
+    let ways = [
+        "podctl shop move, from `preparing` to the new owner, every row compared",
+        "mysqldump --where | mysql, nothing compared",
+        "mydumper, myloader of a database with that shop alone, nothing compared",
+    ];
+    let row = |way: &str, took: &[f64]| {
+        let seconds = median(took);
+        vec![
+            way.to_owned(),
+            format!("{seconds:.1}"),
+            format!("{:.0}", all / seconds),
+            format!("{:.2}", of / seconds),
+        ]
+    };
+    let rows: Vec<_> = ways.iter().zip(took).map(|(w, t)| row(w, t)).collect();
+    let title = format!(
+        "Copy of one shop, {all:.0} rows, {mib:.0} MiB with indexes, median of {} rounds",
+        options.rounds
+    );
+    report::table(&title, &["way", "seconds", "rows a second", "speed"], &rows);
+}
+
+impl Ends<'_> {
+    /// The shop in a database of its own, for `mydumper`, at both pods: it is read where the shop is not.
+    async fn alone(&self, shop: u64) -> Result<()> {
+        let server = &self.primaries[0];
+        server.run(&format!("create database {ALONE}")).await?;
+        for table in fill::TABLES {
+            server
+                .run(&format!(
+                    "create table {ALONE}.{table} like podhost.{table}; \
+                     insert into {ALONE}.{table} select t.* from podhost.{table} t where shop_id = {shop}"
+                ))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn bytes(&self) -> Result<u64> {
+        let server = &self.primaries[0];
+        for table in fill::TABLES {
+            server
+                .run(&format!("analyze table podhost.{table}"))
+                .await?;
+        }
+        number(
+            &server
+                .text(
+                    "select cast(sum(data_length + index_length) as char) from information_schema.tables \
+                     where table_schema = 'podhost' and table_name like 'bench%'",
+                )
+                .await?,
+        )
+    }
+
+    /// An empty database to copy into, at one end.
+    async fn empty(&self, at: usize) -> Result<()> {
+        let server = &self.primaries[at];
+        server
+            .run(&format!(
+                "drop database if exists {INTO}; create database {INTO}"
+            ))
+            .await?;
+        for table in fill::TABLES {
+            server
+                .run(&format!("create table {INTO}.{table} like podhost.{table}"))
+                .await?;
+        }
+        self.settle().await
+    }
+
+    /// Waits until every replica has what its primary has, and throws the binlogs away: they would fill the disk.
+    async fn settle(&self) -> Result<()> {
+        for (pod, primary) in self.pods.iter().zip(&self.primaries) {
+            let replicas = self.fleet.replicas(*pod).await?;
+            let all = primary.gtid_executed().await?.replace('\n', "");
+            for replica in &replicas {
+                let sql = format!("select gtid_subset('{all}', @@global.gtid_executed)");
+                wait_until("a replica has everything", SETTLE_MAX, async || {
+                    ensure!(replica.number(&sql).await? == 1, "it is behind");
+                    Ok(())
+                })
+                .await?;
+            }
+            for server in replicas.iter().chain([primary]) {
+                let last = server.texts("show binary logs").await?;
+                let last = last.last().context("a server without binlogs")?;
+                server
+                    .run(&format!("flush binary logs; purge binary logs to '{last}'"))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn mysqldump(&self, from: usize, to: usize, shop: u64, rows: u64) -> Result<f64> {
+        self.empty(to).await?;
+        let took = self
+            .tools
+            .mysqldump(
+                (&self.places[from], "podhost"),
+                (&self.places[to], INTO),
+                shop,
+                &fill::TABLES,
+            )
+            .await?;
+        self.arrived(to, INTO, rows).await?;
+        Ok(took.as_secs_f64())
+    }
+
+    async fn mydumper(&self, to: usize) -> Result<f64> {
+        self.empty(to).await?;
+        let folder = tempfile::tempdir().context("a folder for mydumper")?;
+        let took = self
+            .tools
+            .mydumper(
+                (&self.places[0], ALONE),
+                (&self.places[to], INTO),
+                &folder.path().join("dump"),
+            )
+            .await?;
+        Ok(took.as_secs_f64())
+    }
+
+    async fn mover(&self, handle: &str, to: usize, rows: u64) -> Result<f64> {
+        self.empty(to).await?;
+        let begun = Instant::now();
+        move_shop(self.fleet, handle, self.pods[to]).await?;
+        let took = begun.elapsed();
+        self.arrived(to, "podhost", rows).await?;
+        Ok(took.as_secs_f64())
+    }
+
+    async fn arrived(&self, at: usize, database: &str, rows: u64) -> Result<()> {
+        let mut found = 0;
+        for table in fill::TABLES {
+            let sql = format!("select count(*) from {database}.{table}");
+            found += number(&self.primaries[at].text(&sql).await?)?;
+        }
+        ensure!(found == rows, "{found} rows arrived of {rows}");
+        Ok(())
+    }
+}
