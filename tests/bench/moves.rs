@@ -26,9 +26,11 @@ pub(crate) struct Shown {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
-    pub(crate) fence_ms: f64,
-    pub(crate) pause_ms: f64,
-    pub(crate) tail_keys: u64,
+    /// From the fence until the target takes writes.
+    pub(crate) fence_ms: Option<f64>,
+    /// Of it, until the writes in flight had ended.
+    pub(crate) drain_ms: Option<f64>,
+    pub(crate) tail_keys: Option<u64>,
 }
 
 /// Brings up a fleet, measures, stops it.

@@ -190,10 +190,11 @@ fn print(calm: &[Write], gaps: &[Duration], slowest: &[Duration], records: &[Rec
             ms(sorted.last().copied().unwrap_or_default()),
         ]
     };
-    let recorded = |of: fn(&Record) -> f64| {
+    let recorded = |of: fn(&Record) -> Option<f64>| {
         let mut all: Vec<Duration> = records
             .iter()
-            .map(|record| Duration::from_secs_f64(of(record).max(0.0) / 1e3))
+            .filter_map(of)
+            .map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1e3))
             .collect();
         all.sort_unstable();
         all
@@ -209,7 +210,7 @@ fn print(calm: &[Write], gaps: &[Duration], slowest: &[Duration], records: &[Rec
         &[
             row(
                 "fence to the owner's first write, as the move records it",
-                &recorded(|r| r.pause_ms),
+                &recorded(|r| r.fence_ms),
             ),
             row(
                 "of it, waiting for the writes in flight",
@@ -221,7 +222,11 @@ fn print(calm: &[Write], gaps: &[Duration], slowest: &[Duration], records: &[Rec
         ],
     );
     #[expect(clippy::cast_precision_loss, reason = "some hundred keys")]
-    let tails: Vec<f64> = records.iter().map(|r| r.tail_keys as f64).collect();
+    let tails: Vec<f64> = records
+        .iter()
+        .filter_map(|r| r.tail_keys)
+        .map(|keys| keys as f64)
+        .collect();
     report::say(&format!(
         "keys applied under the fence, median: {:.0}",
         median(&tails)
