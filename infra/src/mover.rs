@@ -13,6 +13,9 @@ pub(crate) mod limits;
 // What an operator watches.
 pub(crate) mod progress;
 
+// The moves that are driven here.
+pub(crate) mod registry;
+
 // What goes wrong, and what that means for the move.
 pub(crate) mod error;
 

@@ -2,7 +2,7 @@
 //! what was begun.
 //!
 //! A request is checked (`check`), authorised (`auth`) and handled in the file of its thing (`shops`, `pods`,
-//! `operations`, `feed`, `overview`). Whatever takes several steps is an operation in the catalog and has a driver
+//! `moves`, `operations`, `feed`, `overview`). Whatever takes several steps is an operation in the catalog and has a driver
 //! (`creation`, `state_order`) that the request and `resume` share.
 
 use std::path::PathBuf;
@@ -16,6 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::catalog::{Catalog, Domains};
+use crate::mover::MoveLimits;
+use crate::mover::registry::Moves;
 use crate::pod_store::PodStore;
 
 mod app;
@@ -30,6 +32,7 @@ mod feed;
 mod homes;
 mod keeper;
 mod listen;
+mod moves;
 mod openapi;
 mod operations;
 mod overview;
@@ -95,6 +98,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         tokens: RwLock::new(tokens.into()),
         primaries: keeper::Primaries::default(),
         shops: crate::turns::Turns::default(),
+        moves: Moves::default(),
+        move_limits: Arc::new(MoveLimits::default()),
         stopping: stopping.clone(),
         metrics: Some(telemetry.metrics()),
     });

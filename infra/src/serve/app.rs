@@ -14,6 +14,8 @@ use super::config::Limits;
 use super::failure::{Answer, Failure};
 use super::keeper::Primaries;
 use crate::catalog::{ApiToken, Catalog};
+use crate::mover::MoveLimits;
+use crate::mover::registry::Moves;
 use crate::pod_store::PodStore;
 use crate::turns::Turns;
 
@@ -32,6 +34,10 @@ pub(super) struct App {
     pub(super) primaries: Primaries,
     /// Work on one shop is done one after the other.
     pub(super) shops: Turns<ShopId>,
+    /// What the movers of this server are doing.
+    pub(super) moves: Moves,
+    /// How much a move may take.
+    pub(super) move_limits: Arc<MoveLimits>,
     /// `true` once the server stops.
     pub(super) stopping: watch::Receiver<bool>,
     pub(super) metrics: Option<MetricsText>,

@@ -3,14 +3,14 @@
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{feed, operations, overview, pods, shops};
+use super::{feed, moves, operations, overview, pods, shops};
 
 /// The document at `/v1/openapi.json`.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Podhost control server",
-        description = "Shops, pods, placements and operations. Bearer tokens with the roles edge, pod and operator. \
+        description = "Shops, pods, placements, moves and operations. Bearer tokens with the roles edge, pod and operator. \
             Errors are RFC 9457 problems; the field at fault is in `field`."
     ),
     paths(
@@ -18,6 +18,8 @@ use super::{feed, operations, overview, pods, shops};
         shops::list, shops::create, shops::show, shops::set_state, shops::history, shops::placement,
         shops::add_host, shops::remove_host, shops::create_token, shops::tokens, shops::revoke_token,
         pods::list, pods::show, pods::put, pods::set_status, pods::set_primary, pods::topology,
+        moves::list, moves::create, moves::show, moves::pause, moves::resume, moves::abort, moves::finish, moves::events,
+        moves::pin, moves::unpin,
         operations::list, operations::show, operations::create, operations::change,
         overview::status, overview::healthz, overview::metrics
     ),

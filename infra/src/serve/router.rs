@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::app::App;
 use super::failure::Failure;
-use super::{auth, feed, openapi, operations, overview, pods, shops};
+use super::{auth, feed, moves, openapi, operations, overview, pods, shops};
 
 /// All routes with all layers.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -46,6 +46,14 @@ pub(super) fn router(app: Arc<App>) -> Router {
             get(shops::tokens).post(shops::create_token),
         )
         .route("/v1/shops/{ref}/tokens/{id}", delete(shops::revoke_token))
+        .route("/v1/shops/{ref}/pin", put(moves::pin).delete(moves::unpin))
+        .route("/v1/moves", get(moves::list).post(moves::create))
+        .route("/v1/moves/{ref}", get(moves::show))
+        .route("/v1/moves/{ref}/pause", post(moves::pause))
+        .route("/v1/moves/{ref}/resume", post(moves::resume))
+        .route("/v1/moves/{ref}/abort", post(moves::abort))
+        .route("/v1/moves/{ref}/finish", post(moves::finish))
+        .route("/v1/moves/{ref}/events", get(moves::events))
         .route("/v1/pods", get(pods::list))
         .route("/v1/pods/{ref}", get(pods::show).put(pods::put))
         .route("/v1/pods/{ref}/status", post(pods::set_status))

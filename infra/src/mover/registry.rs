@@ -1,0 +1,151 @@
+//! The moves that this control server drives: what each is doing, and how fast.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use shared::moves::MoveId;
+
+use super::progress::{Progress, ProgressNow};
+use crate::api::MoveProgress;
+
+/// Rates are over this time: shorter they jump with each chunk, longer they are about another phase.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// Looks that lie closer together add nothing to a rate.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+
+/// Progress by move. Cheap to share.
+#[derive(Debug, Default)]
+pub(crate) struct Moves(Mutex<HashMap<MoveId, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    progress: Arc<Progress>,
+    /// When, and rows and bytes copied by then; the oldest first.
+    samples: VecDeque<(Instant, u64, u64)>,
+}
+
+impl Moves {
+    /// A run of a move begins here; its counters are the new run's.
+    pub(crate) fn enter(&self, id: MoveId) -> Arc<Progress> {
+        let progress = Arc::new(Progress::default());
+        let entry = Entry {
+            progress: Arc::clone(&progress),
+            samples: VecDeque::from([(Instant::now(), 0, 0)]),
+        };
+        self.0.lock().insert(id, entry);
+        progress
+    }
+
+    /// The run has ended, unless a later one has taken its place.
+    pub(crate) fn leave(&self, id: MoveId, progress: &Arc<Progress>) {
+        let mut all = self.0.lock();
+        if all
+            .get(&id)
+            .is_some_and(|entry| Arc::ptr_eq(&entry.progress, progress))
+        {
+            all.remove(&id);
+        }
+    }
+
+    /// What a move is doing, if it is driven here.
+    pub(crate) fn progress(&self, id: MoveId) -> Option<MoveProgress> {
+        let mut all = self.0.lock();
+        let entry = all.get_mut(&id)?;
+        Some(entry.look(Instant::now()))
+    }
+}
+
+impl Entry {
+    fn look(&mut self, at: Instant) -> MoveProgress {
+        let now = self.progress.now();
+        while self.samples.len() > 1
+            && self
+                .samples
+                .front()
+                .is_some_and(|(then, _, _)| at.duration_since(*then) > RATE_WINDOW)
+        {
+            self.samples.pop_front();
+        }
+        let (rows_per_s, bytes_per_s) =
+            self.samples.front().map_or((0, 0), |(then, rows, bytes)| {
+                let time = at.duration_since(*then);
+                (
+                    rate(now.rows_copied, *rows, time),
+                    rate(now.bytes_copied, *bytes, time),
+                )
+            });
+        if self
+            .samples
+            .back()
+            .is_none_or(|(then, _, _)| at.duration_since(*then) >= SAMPLE_EVERY)
+        {
+            self.samples
+                .push_back((at, now.rows_copied, now.bytes_copied));
+        }
+        MoveProgress {
+            seconds_left: seconds_left(&now, rows_per_s),
+            now,
+            rows_per_s,
+            bytes_per_s,
+        }
+    }
+}
+
+/// So many a second.
+fn rate(now: u64, then: u64, time: Duration) -> u64 {
+    let ms = time.as_millis().max(1);
+    let per_s = u128::from(now.saturating_sub(then)) * 1000 / ms;
+    u64::try_from(per_s).unwrap_or(u64::MAX)
+}
+
+/// Until the copy is whole, at this rate.
+fn seconds_left(now: &ProgressNow, rows_per_s: u64) -> Option<u64> {
+    let left = now.rows_expected.checked_sub(now.rows_copied)?;
+    if left == 0 {
+        None
+    } else {
+        left.checked_div(rows_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_last_seconds_and_the_estimate_follows() {
+        let moves = Moves::default();
+        let id = MoveId::random();
+        assert_eq!(moves.progress(id), None);
+        let progress = moves.enter(id);
+        progress.rows_expected.store(3_000, Ordering::Relaxed);
+        let begun = Instant::now();
+        let mut all = moves.0.lock();
+        let entry = all.get_mut(&id).unwrap();
+        entry.samples = VecDeque::from([(begun, 0, 0)]);
+        progress.rows_copied.store(1_000, Ordering::Relaxed);
+        progress.bytes_copied.store(50_000, Ordering::Relaxed);
+        let first = entry.look(begun + Duration::from_secs(10));
+        assert_eq!((first.rows_per_s, first.bytes_per_s), (100, 5_000));
+        assert_eq!(first.seconds_left, Some(20));
+        // The first sample is too old by now; nothing was copied since the second.
+        let later = entry.look(begun + Duration::from_secs(15));
+        assert_eq!((later.rows_per_s, later.seconds_left), (0, None));
+    }
+
+    #[test]
+    fn an_older_run_does_not_take_a_later_ones_place_away() {
+        let moves = Moves::default();
+        let id = MoveId::random();
+        let first = moves.enter(id);
+        let second = moves.enter(id);
+        moves.leave(id, &first);
+        assert!(moves.progress(id).is_some());
+        moves.leave(id, &second);
+        assert!(moves.progress(id).is_none());
+    }
+}

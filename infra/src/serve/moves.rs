@@ -1,0 +1,270 @@
+//! Moves: ordered, followed, stopped; pins of shops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use tokio::time::Instant;
+
+use super::app::{App, stopped};
+use super::auth::Caller;
+use super::body::{Json, Params};
+use super::check;
+use super::failure::{Answer, Failure};
+use crate::api::{
+    MOVES_MAX, Move, MoveEvents, MoveEventsQuery, MoveFinish, MoveList, MoveNew, MoveQuery,
+    OBSERVE_MAX_MS, Pin, PinPut,
+};
+use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
+
+type Body<T> = axum::Json<T>;
+/// A page when nobody says how long.
+const PAGE: u32 = 100;
+
+/// Moves, open ones first, then the newest.
+#[utoipa::path(get, path = "/v1/moves", tag = "moves", params(MoveQuery),
+    responses((status = 200, body = MoveList), (status = 400, description = "A field is wrong."),
+        (status = 404, description = "No such shop or pod.")))]
+pub(super) async fn list(
+    app: State<Arc<App>>,
+    Params(query): Params<MoveQuery>,
+) -> Answer<Body<MoveList>> {
+    let MoveQuery {
+        shop,
+        pod,
+        open,
+        limit,
+    } = query;
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=MOVES_MAX).contains(&limit) {
+        let text = format!("not within 1 and {MOVES_MAX}");
+        return Err(Failure::field("limit", text));
+    }
+    let shop = shop
+        .map(|text| ShopRef::parse(&text, app.catalog.domains()))
+        .transpose()?;
+    let filter = MoveFilter {
+        shop,
+        pod,
+        open,
+        limit,
+    };
+    let rows = app.catalog.list_moves(&filter).await?;
+    let moves = rows
+        .into_iter()
+        .map(|row| view(&app, row))
+        .collect::<Answer<_>>()?;
+    Ok(axum::Json(MoveList { moves }))
+}
+
+/// Orders a move; it goes on by itself. A move to the former pod, while the last one is observing, takes that back.
+#[utoipa::path(post, path = "/v1/moves", tag = "moves", request_body = MoveNew,
+    responses((status = 201, body = Move), (status = 400, description = "A field is wrong."),
+        (status = 404, description = "No such shop."),
+        (status = 409, description = "It cannot be done as things are; `detail` names every reason and the way out."),
+        (status = 503, description = "A pod cannot be reached, or the catalog is not reconciled; nothing was begun.")))]
+pub(super) async fn create(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Json(new): Json<MoveNew>,
+) -> Answer<(StatusCode, Body<Move>)> {
+    let new = checked(&app, new)?;
+    let row = app.catalog.begin_move(&caller.name, &new).await?;
+    tracing::info!(id = %row.id, shop = row.shop.get(), from = %row.source, to = %row.target, "move ordered");
+    Ok((StatusCode::CREATED, axum::Json(view(&app, row)?)))
+}
+
+fn checked(app: &App, new: MoveNew) -> Answer<NewMove> {
+    let MoveNew {
+        shop,
+        to,
+        reason,
+        observe_ms,
+    } = new;
+    let observe = app.move_limits.observe;
+    let observe_ms =
+        observe_ms.unwrap_or_else(|| u64::try_from(observe.as_millis()).unwrap_or(OBSERVE_MAX_MS));
+    if observe_ms > OBSERVE_MAX_MS {
+        let days = Duration::from_millis(OBSERVE_MAX_MS).as_secs() / 86_400;
+        return Err(Failure::field(
+            "observe_ms",
+            format!("the source's copy is kept for {days} days at most"),
+        ));
+    }
+    Ok(NewMove {
+        shop: ShopRef::parse(&shop, app.catalog.domains())?,
+        target: to,
+        reason: check::line("reason", reason, check::TEXT_LEN_MAX)?,
+        observe_ms,
+    })
+}
+
+/// A move by its id, the beginning of it, or its shop (that one's open or latest move).
+#[utoipa::path(get, path = "/v1/moves/{ref}", tag = "moves", params(("ref" = String, Path)),
+    responses((status = 200, body = Move), (status = 404, description = "No such move."),
+        (status = 409, description = "More than one id begins so.")))]
+pub(super) async fn show(
+    app: State<Arc<App>>,
+    Path(reference): Path<String>,
+) -> Answer<Body<Move>> {
+    let row = app.catalog.move_row(&MoveRef::parse(&reference)).await?;
+    Ok(axum::Json(view(&app, row)?))
+}
+
+/// Stops a move where it touches nobody's writes.
+#[utoipa::path(post, path = "/v1/moves/{ref}/pause", tag = "moves", params(("ref" = String, Path)),
+    responses((status = 200, body = Move), (status = 404, description = "No such move."),
+        (status = 409, description = "Its state does not allow it; `detail` says what does.")))]
+pub(super) async fn pause(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(reference): Path<String>,
+) -> Answer<Body<Move>> {
+    order(&app, &caller, &reference, MoveOrder::Pause).await
+}
+
+/// Lets a paused move go on, and begins a failed one anew.
+#[utoipa::path(post, path = "/v1/moves/{ref}/resume", tag = "moves", params(("ref" = String, Path)),
+    responses((status = 200, body = Move), (status = 404, description = "No such move."),
+        (status = 409, description = "It is not stopped; `detail` says what can be done.")))]
+pub(super) async fn resume(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(reference): Path<String>,
+) -> Answer<Body<Move>> {
+    order(&app, &caller, &reference, MoveOrder::Resume).await
+}
+
+/// Undoes a move: the source serves, and what was copied is deleted.
+#[utoipa::path(post, path = "/v1/moves/{ref}/abort", tag = "moves", params(("ref" = String, Path)),
+    responses((status = 200, body = Move), (status = 404, description = "No such move."),
+        (status = 409, description = "The target owns the shop already, or the move is over.")))]
+pub(super) async fn abort(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(reference): Path<String>,
+) -> Answer<Body<Move>> {
+    order(&app, &caller, &reference, MoveOrder::Abort).await
+}
+
+/// Ends the time of observation: the source's copy is dumped and deleted.
+#[utoipa::path(post, path = "/v1/moves/{ref}/finish", tag = "moves", params(("ref" = String, Path)),
+    request_body = MoveFinish, responses((status = 200, body = Move), (status = 404, description = "No such move."),
+        (status = 409, description = "It is not observing, or the source's copy was changed after the fence.")))]
+pub(super) async fn finish(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(reference): Path<String>,
+    Json(wish): Json<MoveFinish>,
+) -> Answer<Body<Move>> {
+    let MoveFinish { despite_strays } = wish;
+    order(
+        &app,
+        &caller,
+        &reference,
+        MoveOrder::Finish { despite_strays },
+    )
+    .await
+}
+
+async fn order(
+    app: &App,
+    caller: &Caller,
+    reference: &str,
+    order: MoveOrder,
+) -> Answer<Body<Move>> {
+    let reference = MoveRef::parse(reference);
+    let row = app
+        .catalog
+        .order_move(&caller.name, &reference, order)
+        .await?;
+    tracing::info!(id = %row.id, state = %row.state, ?order, "move ordered");
+    Ok(axum::Json(view(app, row)?))
+}
+
+/// What happened to a move after a sequence; waits for something to happen if nothing has. The move comes with it as it
+/// stands, so that a client with a short wait follows its progress too.
+#[utoipa::path(get, path = "/v1/moves/{ref}/events", tag = "moves", params(("ref" = String, Path), MoveEventsQuery),
+    responses((status = 200, body = MoveEvents), (status = 404, description = "No such move."),
+        (status = 429, description = "Too many long polls.")))]
+pub(super) async fn events(
+    app: State<Arc<App>>,
+    Path(reference): Path<String>,
+    Params(query): Params<MoveEventsQuery>,
+) -> Answer<Body<MoveEvents>> {
+    let MoveEventsQuery { after, wait_ms } = query;
+    // Subscribe before looking: a change after the look wakes.
+    let mut changed = app.catalog.watch_moves();
+    // A shop's name is looked up once: what is followed is this move, also when another one begins meanwhile.
+    let id = app.catalog.move_row(&MoveRef::parse(&reference)).await?.id;
+    let mut last = events_after(&app, id, after).await?;
+    if !last.events.is_empty() || wait_ms == Some(0) {
+        return Ok(axum::Json(last));
+    }
+    let (_place, deadline): (_, Instant) = app.poll(wait_ms)?;
+    loop {
+        tokio::select! {
+            _ = changed.changed() => {}
+            () = tokio::time::sleep_until(deadline) => {
+                return Ok(axum::Json(events_after(&app, id, after).await?));
+            }
+            () = stopped(app.stopping.clone()) => return Ok(axum::Json(last)),
+        }
+        last = events_after(&app, id, after).await?;
+        if !last.events.is_empty() {
+            return Ok(axum::Json(last));
+        }
+    }
+}
+
+async fn events_after(app: &App, id: shared::moves::MoveId, after: u64) -> Answer<MoveEvents> {
+    let events = app.catalog.move_events(id, after).await?;
+    let row = app.catalog.move_row(&MoveRef::Id(id)).await?;
+    Ok(MoveEvents {
+        next: events.last().map_or(after, |event| event.sequence),
+        events,
+        r#move: view(app, row)?,
+    })
+}
+
+/// A move with what its mover is doing.
+fn view(app: &App, row: MoveRow) -> Answer<Move> {
+    let mut it = row.into_api()?;
+    it.progress = app.moves.progress(it.id);
+    Ok(it)
+}
+
+/// Pins a shop to a pod: no move takes it elsewhere.
+#[utoipa::path(put, path = "/v1/shops/{ref}/pin", tag = "pins", params(("ref" = String, Path)), request_body = PinPut,
+    responses((status = 200, body = Pin), (status = 400, description = "A field is wrong."),
+        (status = 404, description = "No such shop."), (status = 409, description = "It is on its way elsewhere.")))]
+pub(super) async fn pin(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(reference): Path<String>,
+    Json(wish): Json<PinPut>,
+) -> Answer<Body<Pin>> {
+    let PinPut { pod, reason } = wish;
+    let reason = check::line("reason", reason, check::TEXT_LEN_MAX)?;
+    let shop = ShopRef::parse(&reference, app.catalog.domains())?;
+    let pin = app
+        .catalog
+        .pin_shop(&caller.name, &shop, pod.as_deref(), reason.as_deref())
+        .await?;
+    Ok(axum::Json(pin))
+}
+
+/// Takes a pin away.
+#[utoipa::path(delete, path = "/v1/shops/{ref}/pin", tag = "pins", params(("ref" = String, Path)),
+    responses((status = 204), (status = 404, description = "No such shop, or it is not pinned.")))]
+pub(super) async fn unpin(
+    app: State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(reference): Path<String>,
+) -> Answer<StatusCode> {
+    let shop = ShopRef::parse(&reference, app.catalog.domains())?;
+    app.catalog.unpin_shop(&caller.name, &shop).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
