@@ -10,7 +10,7 @@ use infra::output::note;
 use shared::config::{EXIT_USAGE, Faults};
 
 #[tokio::main]
-async fn main() -> ExitCode {
+pub(crate) async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -19,5 +19,13 @@ pub(crate) mod registry;
 // What goes wrong, and what that means for the move.
 pub(crate) mod error;
 
+// The one door of everything that a driver changes.
+pub(crate) mod step;
+
+// Places at which a test can stop, end or repeat a driver.
+#[cfg(feature = "failpoints")]
+mod failpoint;
+
 pub use limits::MoveLimits;
 pub use progress::ProgressNow;
+pub use step::Step;

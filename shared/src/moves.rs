@@ -85,9 +85,11 @@ pub enum MoveEvent {
     CaughtUp,
     /// All chunks compared equal.
     Verified,
-    /// The fence did not close within its bound, and is lifted.
+    /// The fence did not close within its bound, or the rest did not end within the pause's, and it is lifted. Refused by
+    /// the catalog once the target owns the shop.
     FenceMissed,
-    /// The primary of a pod changed: the feed starts again and nothing counts as compared.
+    /// The primary of a pod changed: the feed starts again and nothing counts as compared. Refused by the catalog once
+    /// the target owns the shop.
     PrimaryChanged,
     /// The last changes are at the target and compared equal.
     Followed,
@@ -226,7 +228,7 @@ impl MoveState {
             (Self::CatchingUp, E::CaughtUp) => Some(Self::Verifying),
             (Self::Verifying, E::Verified) => Some(Self::Fenced),
             (Self::Fenced, E::Followed) => Some(Self::Cutover),
-            (Self::Fenced, E::FenceMissed)
+            (Self::Fenced | Self::Cutover, E::FenceMissed)
             | (
                 Self::CatchingUp | Self::Verifying | Self::Fenced | Self::Cutover,
                 E::PrimaryChanged,

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use shared::PodId;
 
+use crate::catalog::CatalogError;
+use crate::pod_store::PodStoreError;
+
 /// Why a part of a mover ended without success.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MoveError {
@@ -15,6 +18,17 @@ pub(crate) enum MoveError {
         /// What was being done.
         doing: &'static str,
         /// What the driver said.
+        #[source]
+        source: mysql_async::Error,
+    },
+    /// The server refused a statement, and would again.
+    #[error("pod {pod}: {doing}")]
+    Sql {
+        /// Where.
+        pod: PodId,
+        /// What was being done.
+        doing: &'static str,
+        /// What the server said.
         #[source]
         source: mysql_async::Error,
     },
@@ -89,6 +103,15 @@ pub(crate) enum MoveError {
         #[source]
         source: std::io::Error,
     },
+    /// The catalog did not do a step; what stands there decides.
+    #[error("the catalog")]
+    Catalog(#[source] CatalogError),
+    /// Where a pod's primary is, or its password, could not be found out.
+    #[error("a pod's servers")]
+    Servers(#[source] PodStoreError),
+    /// Something must end or come back first; it is tried again.
+    #[error("{0}")]
+    Waits(String),
     /// The run was told to stop.
     #[error("told to stop")]
     Stopped,
@@ -111,9 +134,15 @@ impl MoveError {
     /// What it means for the move.
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
-            Self::Lost { .. } | Self::Timeout { .. } | Self::File { .. } => Verdict::Again,
+            Self::Lost { .. }
+            | Self::Timeout { .. }
+            | Self::File { .. }
+            | Self::Servers(_)
+            | Self::Waits(_) => Verdict::Again,
+            Self::Catalog(error) => of_catalog(error),
             Self::PrimaryChanged { .. } => Verdict::Rewind,
-            Self::Refused { .. }
+            Self::Sql { .. }
+            | Self::Refused { .. }
             | Self::Diverged(_)
             | Self::Tampered { .. }
             | Self::SchemaChanged { .. }
@@ -121,5 +150,35 @@ impl MoveError {
             | Self::Bound(_) => Verdict::Fail,
             Self::NotOwner { .. } | Self::Stopped => Verdict::Leave,
         }
+    }
+
+    /// One sentence with its causes, as it stands in the move's record.
+    pub(crate) fn brief(&self) -> String {
+        shared::error::chain(self)
+    }
+}
+
+/// A compare-and-swap that found something else: an order or another mover came in between, so the catalog is read again.
+const fn of_catalog(error: &CatalogError) -> Verdict {
+    match error {
+        CatalogError::Stale(_) | CatalogError::NotFound { .. } => Verdict::Leave,
+        CatalogError::Conflict(_)
+        | CatalogError::Taken { .. }
+        | CatalogError::Unreconciled
+        | CatalogError::Gone { .. }
+        | CatalogError::Storage(_) => Verdict::Again,
+        CatalogError::Invalid { .. } | CatalogError::Corrupt(_) => Verdict::Fail,
+    }
+}
+
+impl From<CatalogError> for MoveError {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error)
+    }
+}
+
+impl From<PodStoreError> for MoveError {
+    fn from(error: PodStoreError) -> Self {
+        Self::Servers(error)
     }
 }

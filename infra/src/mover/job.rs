@@ -1,5 +1,6 @@
 //! What every part of a mover is told: which shop, from where to where, under which owner number, within which limits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -28,6 +29,10 @@ pub(crate) struct Job {
     pub(crate) source_epoch: Epoch,
     /// The epoch reserved for the target.
     pub(crate) target_epoch: Epoch,
+    /// The shop comes back: the target has its old rows, and its home an older mark.
+    pub(crate) back: bool,
+    /// The folder of this move's files on the control server's disk: keys that do not fit into memory, the dump.
+    pub(crate) dir: PathBuf,
     /// Sizes, times and rates.
     pub(crate) limits: Arc<MoveLimits>,
     /// Counters that an operator watches.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::config::Size;
+use shared::config::{Section, Size};
 
 /// A chunk's transaction holds its rows' locks at the target and delays its replicas for that long.
 const CHUNK_TIME: Duration = Duration::from_millis(100);
@@ -20,6 +20,8 @@ const KEYS_BYTES_MAX: Size = Size::mib(64);
 const FENCE_KEYS_MAX: u64 = 1_000;
 /// How long a fence waits for the writes in flight; above the longest write (2 s), below the park window (10 s).
 const FENCE_BOUND: Duration = Duration::from_secs(5);
+/// A write that has held the home for that long is past its own deadline (2 s), its process frozen or gone: it is ended.
+const FENCE_KILL_AFTER: Duration = Duration::from_millis(2_200);
 /// All of fence and cutover, seen by a parked request; past it the fence is lifted and tried again later.
 const PAUSE_BOUND: Duration = Duration::from_secs(5);
 /// Fences that missed before the move fails.
@@ -60,6 +62,7 @@ pub struct MoveLimits {
     pub keys_bytes_max: Size,
     pub fence_keys_max: u64,
     pub fence_bound: Duration,
+    pub fence_kill_after: Duration,
     pub pause_bound: Duration,
     pub fence_tries: u32,
     pub fence_retry: Duration,
@@ -87,6 +90,7 @@ impl Default for MoveLimits {
             keys_bytes_max: KEYS_BYTES_MAX,
             fence_keys_max: FENCE_KEYS_MAX,
             fence_bound: FENCE_BOUND,
+            fence_kill_after: FENCE_KILL_AFTER,
             pause_bound: PAUSE_BOUND,
             fence_tries: FENCE_TRIES,
             fence_retry: FENCE_RETRY,
@@ -102,5 +106,81 @@ impl Default for MoveLimits {
             observe: OBSERVE,
             dumps_kept: DUMPS_KEPT,
         }
+    }
+}
+
+impl MoveLimits {
+    /// Reads the `[moves]` table.
+    pub(crate) fn read(s: &mut Section<'_>) -> Self {
+        let (ms, second) = (Duration::from_millis(1), Duration::from_secs(1));
+        let (hour, day) = (3600 * second, 24 * 3600 * second);
+        let limits = Self {
+            chunk_time: s.within("chunk_time", CHUNK_TIME, 10 * ms..=second),
+            chunk_rows_min: s.within("chunk_rows_min", CHUNK_ROWS_MIN, 1..=10_000),
+            chunk_rows_max: s.within("chunk_rows_max", CHUNK_ROWS_MAX, 1..=1_000_000),
+            chunk_bytes_max: s.within(
+                "chunk_bytes_max",
+                CHUNK_BYTES_MAX,
+                Size::kib(64)..=Size::mib(256),
+            ),
+            streams: s.within("streams", STREAMS, 1..=32),
+            keys_bytes_max: s.within(
+                "keys_bytes_max",
+                KEYS_BYTES_MAX,
+                Size::kib(64)..=Size::mib(4096),
+            ),
+            fence_keys_max: s.within("fence_keys_max", FENCE_KEYS_MAX, 1..=1_000_000),
+            // Between the longest write (2 s) and the window for which an edge parks (10 s).
+            fence_bound: s.within("fence_bound", FENCE_BOUND, 2_500 * ms..=9 * second),
+            fence_kill_after: s.within("fence_kill_after", FENCE_KILL_AFTER, 100 * ms..=9 * second),
+            pause_bound: s.within("pause_bound", PAUSE_BOUND, second..=9 * second),
+            fence_tries: s.within("fence_tries", FENCE_TRIES, 1..=1_000),
+            fence_retry: s.within("fence_retry", FENCE_RETRY, 10 * ms..=hour),
+            converge_bound: s.within("converge_bound", CONVERGE_BOUND, second..=day),
+            replica_lag_max: s.within("replica_lag_max", REPLICA_LAG_MAX, 100 * ms..=hour),
+            threads_running_max: s.within("threads_running_max", THREADS_RUNNING_MAX, 1..=100_000),
+            disk_free_min_percent: s.within("disk_free_min_percent", DISK_FREE_MIN_PERCENT, 0..=90),
+            throttle_bound: s.within("throttle_bound", THROTTLE_BOUND, second..=day),
+            moves_per_pod: s.within("moves_per_pod", MOVES_PER_POD, 1..=1_000),
+            moves_max: s.within("moves_max", MOVES_MAX, 1..=10_000),
+            fences_max: s.within("fences_max", FENCES_MAX, 1..=1_000),
+            // Two thirds of the park window are left for the next holder.
+            lease: s.within("lease", LEASE, 500 * ms..=3 * second),
+            observe: s.within("observe", OBSERVE, Duration::ZERO..=30 * day),
+            dumps_kept: s.within("dumps_kept", DUMPS_KEPT, Duration::ZERO..=366 * day),
+        };
+        if limits.chunk_rows_min > limits.chunk_rows_max {
+            s.fault("chunk_rows_min", "is above chunk_rows_max");
+        }
+        if limits.fence_kill_after >= limits.fence_bound {
+            s.fault(
+                "fence_kill_after",
+                "is not below fence_bound: nothing would ever be ended in time",
+            );
+        }
+        limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The limits that depend on one another: a write's deadline, the fence, the park window, and a lease that leaves the
+    /// next holder time to end a pause.
+    #[test]
+    fn the_pause_fits_the_park_window() {
+        const WRITE: Duration = Duration::from_secs(2);
+        const PARK: Duration = Duration::from_secs(10);
+        let MoveLimits {
+            fence_bound,
+            fence_kill_after,
+            pause_bound,
+            lease,
+            ..
+        } = MoveLimits::default();
+        assert!(WRITE < fence_kill_after && fence_kill_after < fence_bound && fence_bound < PARK);
+        assert!(pause_bound < PARK);
+        assert!(lease * 2 < PARK);
     }
 }

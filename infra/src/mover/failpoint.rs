@@ -1,0 +1,144 @@
+//! Fail points, in the binary `podctl-failpoints` alone: `PODHOST_FAILPOINT=<step>:<before|after>:<what>`.
+//!
+//! `what` is `stop` (waits while the file is there), `kill` (SIGKILL to itself), `error` (the step seems to have failed,
+//! which after it means that nobody knows), `twice` (the step is done two times). It happens once: `PODHOST_FAILPOINT_FILE`
+//! names a file that is made when it happens, and while that file is there it does not happen again. So a control server
+//! that is started again by its supervisor with the same environment goes on.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::error::MoveError;
+use super::step::Step;
+
+/// How often a stopped driver looks whether it may go on.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Where in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Before,
+    After,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Stop,
+    Kill,
+    Error,
+    Twice,
+}
+
+#[derive(Debug)]
+struct Point {
+    step: Step,
+    place: Place,
+    what: What,
+    file: PathBuf,
+}
+
+fn point() -> Option<&'static Point> {
+    static POINT: OnceLock<Option<Point>> = OnceLock::new();
+    POINT
+        .get_or_init(|| {
+            let text = std::env::var("PODHOST_FAILPOINT").ok()?;
+            let file = std::env::var_os("PODHOST_FAILPOINT_FILE")?;
+            let point = parse(&text, Path::new(&file));
+            if point.is_none() {
+                tracing::error!("PODHOST_FAILPOINT={text} names no fail point");
+            }
+            point
+        })
+        .as_ref()
+}
+
+fn parse(text: &str, file: &Path) -> Option<Point> {
+    let mut words = text.split(':');
+    let word = words.next()?;
+    let step = *Step::ALL.iter().find(|s| s.as_str() == word)?;
+    let place = match words.next()? {
+        "before" => Place::Before,
+        "after" => Place::After,
+        _ => return None,
+    };
+    let what = match words.next()? {
+        "stop" => What::Stop,
+        "kill" => What::Kill,
+        "error" => What::Error,
+        "twice" => What::Twice,
+        _ => return None,
+    };
+    words.next().is_none().then(|| Point {
+        step,
+        place,
+        what,
+        file: file.to_owned(),
+    })
+}
+
+/// Whether it happens: the first to make the file.
+fn happens(point: &Point) -> bool {
+    let made = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&point.file);
+    made.is_ok()
+}
+
+/// What is to happen at a place.
+pub(crate) async fn at(step: Step, place: Place) -> Result<(), MoveError> {
+    let Some(point) = point().filter(|p| p.step == step && p.place == place) else {
+        return Ok(());
+    };
+    if point.what == What::Twice || !happens(point) {
+        return Ok(());
+    }
+    tracing::warn!(step = step.as_str(), ?place, what = ?point.what, "fail point");
+    match point.what {
+        What::Twice => {}
+        What::Kill => {
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::KILL,
+            );
+        }
+        What::Error => {
+            return Err(MoveError::Waits(format!("fail point {}", step.as_str())));
+        }
+        What::Stop => {
+            while point.file.exists() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a step is to be done a second time.
+pub(crate) fn again(step: Step) -> bool {
+    point().is_some_and(|p| p.step == step && p.what == What::Twice && happens(p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_can_be_named() {
+        for step in Step::ALL {
+            let text = format!("{}:after:kill", step.as_str());
+            assert!(parse(&text, Path::new("f")).is_some_and(|p| p.step == *step));
+        }
+        for bad in [
+            "",
+            "fence",
+            "fence:after",
+            "fence:in:kill",
+            "fence:after:kill:x",
+            "fance:after:kill",
+        ] {
+            assert!(parse(bad, Path::new("f")).is_none(), "{bad}");
+        }
+    }
+}
