@@ -19,6 +19,12 @@ pub(crate) mod registry;
 // What goes wrong, and what that means for the move.
 pub(crate) mod error;
 
+// Connections to the two pods.
+pub(crate) mod session;
+
+// The shop's tables, and how their values travel.
+pub(crate) mod table;
+
 // The one door of everything that a driver changes.
 pub(crate) mod step;
 

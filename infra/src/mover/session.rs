@@ -1,0 +1,498 @@
+//! One connection of a mover to one pod: every call has a deadline and ends when the run is told to stop.
+//!
+//! A session is never pooled and never used again after a call that gave no answer: the connection is taken out for the
+//! call and put back by its answer, so that a call which is dropped half way takes its connection along. The server then
+//! undoes what was open. What a session writes it writes inside [`Session::begin_owned`], which holds the home's row
+//! until commit and goes on only if that row names this move and this owner.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Row};
+use shared::gtid::GtidSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::error::MoveError;
+use super::job::{End, Job};
+
+// How a connection is made, and what is fixed on it.
+mod connect;
+// Which faults pass by themselves.
+mod fault;
+
+/// A statement of a mover: a chunk is aimed at a tenth of a second, a slow disk may need a hundred times that.
+pub(crate) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
+/// A commit waits for a replica's acknowledgement, which a restart of replicas can hold up.
+pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(20);
+/// What the server may spend on waiting for executed transactions less than its client, so that its answer comes first.
+const WAIT_MARGIN: Duration = Duration::from_millis(500);
+/// The shortest wait for executed transactions: zero would mean for ever.
+const WAIT_MIN: Duration = Duration::from_millis(10);
+
+/// What a statement without rows answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// Rows that changed.
+    pub(crate) affected: u64,
+    /// Warnings of the statement.
+    pub(crate) warnings: u16,
+    /// The server's line about it: `Records: 2  Deleted: 0  Skipped: 0  Warnings: 0`.
+    pub(crate) info: String,
+}
+
+/// A connection to one server of a pod.
+#[derive(Debug)]
+pub(crate) struct Session {
+    end: End,
+    stop: CancellationToken,
+    /// `None` once a call has not answered.
+    conn: Option<Conn>,
+    id: u32,
+    /// The largest packet that the server takes or sends.
+    max_packet: u64,
+}
+
+impl Session {
+    /// Connects to the primary of one of the move's two pods, and makes sure that it is the one that is meant: the pod,
+    /// the term, and that it takes writes.
+    pub(crate) async fn open(job: &Job, end: &End) -> Result<Self, MoveError> {
+        let mut session = connect::primary(end, &job.stop).await?;
+        session.greet().await?;
+        Ok(session)
+    }
+
+    /// Connects to any server of a pod, a replica too, and asks nothing.
+    pub(crate) async fn open_at(
+        end: &End,
+        address: &crate::api::Address,
+        stop: &CancellationToken,
+    ) -> Result<Self, MoveError> {
+        connect::server(end, address, stop).await
+    }
+
+    async fn greet(&mut self) -> Result<(), MoveError> {
+        let sql = "select pod, term, @@global.read_only from pod_identity where one = 1";
+        let rows = self.rows("ask whose database it is", sql).await?;
+        let row = rows.first();
+        let number = |at: usize| row.and_then(|r| number(r, at));
+        let (pod, term) = (number(0), number(1));
+        if pod != Some(u64::from(self.end.pod.get())) || term != Some(self.end.term) {
+            let show = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
+            return Err(MoveError::PrimaryChanged {
+                pod: self.end.pod,
+                text: format!(
+                    "{} says pod {} and term {}, expected was term {}",
+                    self.end.primary,
+                    show(pod),
+                    show(term),
+                    self.end.term
+                ),
+            });
+        }
+        if number(2) != Some(0) {
+            return Err(fault::read_only(self.end.pod));
+        }
+        Ok(())
+    }
+
+    /// Which pod it speaks to.
+    pub(crate) fn end(&self) -> &End {
+        &self.end
+    }
+
+    /// The largest packet that the server takes or sends.
+    pub(crate) fn max_packet(&self) -> u64 {
+        self.max_packet
+    }
+
+    /// Whether a call has not answered: nothing can be asked any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.conn.is_none()
+    }
+
+    /// All rows of one statement; the text bounds them.
+    pub(crate) async fn rows(
+        &mut self,
+        doing: &'static str,
+        sql: &str,
+    ) -> Result<Vec<Row>, MoveError> {
+        self.run(doing, STATEMENT_LIMIT, async move |conn| {
+            let answer = match conn.query_iter(sql).await {
+                Ok(mut result) => result.collect_and_drop::<Row>().await,
+                Err(error) => Err(error),
+            };
+            answer
+        })
+        .await
+    }
+
+    /// The rows of one statement as they come, until `take` has enough (`false`): the rest is not read, and the session
+    /// goes on with another connection. Not for use inside a transaction.
+    pub(crate) async fn each_row(
+        &mut self,
+        doing: &'static str,
+        sql: &str,
+        take: &mut (dyn FnMut(Row) -> bool + Send),
+    ) -> Result<(), MoveError> {
+        let whole = self
+            .run(doing, STATEMENT_LIMIT, async move |conn| {
+                let mut result = conn.query_iter(sql).await?;
+                let Some(mut rows) = result.stream::<Row>().await? else {
+                    return Ok(true);
+                };
+                while let Some(row) = rows.next().await {
+                    if !take(row?) {
+                        return Ok(false);
+                    }
+                }
+                drop(rows);
+                result.drop_result().await?;
+                Ok(true)
+            })
+            .await?;
+        if !whole {
+            self.abandon().await;
+            *self = connect::primary(&self.end, &self.stop).await?;
+            self.greet().await?;
+        }
+        Ok(())
+    }
+
+    /// The first value of the first row, as a number.
+    pub(crate) async fn number(
+        &mut self,
+        doing: &'static str,
+        sql: &str,
+    ) -> Result<Option<u64>, MoveError> {
+        let rows = self.rows(doing, sql).await?;
+        Ok(rows.first().and_then(|row| number(row, 0)))
+    }
+
+    /// A statement without rows; says how many rows it changed.
+    pub(crate) async fn exec(&mut self, doing: &'static str, sql: &str) -> Result<u64, MoveError> {
+        self.exec_within(doing, sql, STATEMENT_LIMIT)
+            .await
+            .map(|done| done.affected)
+    }
+
+    /// A statement without rows, with its own deadline and all that the server says of it.
+    pub(crate) async fn exec_within(
+        &mut self,
+        doing: &'static str,
+        sql: &str,
+        limit: Duration,
+    ) -> Result<Done, MoveError> {
+        self.run(doing, limit, async move |conn| {
+            conn.query_drop(sql).await?;
+            Ok(done(conn))
+        })
+        .await
+    }
+
+    /// A `load data local infile` whose file is `data`.
+    pub(crate) async fn load(
+        &mut self,
+        doing: &'static str,
+        sql: &str,
+        data: bytes::Bytes,
+    ) -> Result<Done, MoveError> {
+        self.run(doing, STATEMENT_LIMIT, async move |conn| {
+            conn.set_infile_handler(async move {
+                // Parts, so that none is larger than a packet may be.
+                let parts = parts(data).into_iter().map(Ok);
+                Ok(futures::stream::iter(parts).boxed())
+            });
+            conn.query_drop(sql).await?;
+            Ok(done(conn))
+        })
+        .await
+    }
+
+    /// Begins a transaction; homes are changed in such a one, by `home.rs` alone.
+    pub(crate) async fn begin(&mut self) -> Result<(), MoveError> {
+        self.exec("begin", "begin").await.map(drop)
+    }
+
+    /// Begins a transaction that may change rows of the shop: it holds the home, which must name this move and this
+    /// owner, whatever its state, and it writes the move's mark for `part` first.
+    pub(crate) async fn begin_owned(&mut self, job: &Job, part: &str) -> Result<(), MoveError> {
+        self.begin_marked(job, part, None).await
+    }
+
+    /// The same; besides, notes in the mark where that part stands.
+    pub(crate) async fn begin_owned_at(
+        &mut self,
+        job: &Job,
+        part: &str,
+        at: &[u8],
+    ) -> Result<(), MoveError> {
+        self.begin_marked(job, part, Some(at)).await
+    }
+
+    async fn begin_marked(
+        &mut self,
+        job: &Job,
+        part: &str,
+        at: Option<&[u8]>,
+    ) -> Result<(), MoveError> {
+        self.begin().await?;
+        let home = format!(
+            "select move_id, owner from shop_home where shop_id = {} for share",
+            job.shop
+        );
+        let rows = self.rows("read the home", &home).await?;
+        let found = rows.first().map(|row| (text(row, 0), number(row, 1)));
+        let ours = found.as_ref().is_some_and(|(id, owner)| {
+            id.as_deref() == Some(job.id.to_string().as_str()) && *owner == Some(job.owner)
+        });
+        if !ours {
+            let found = match found {
+                None => "there is none".to_owned(),
+                Some((id, owner)) => format!(
+                    "move {}, owner {}",
+                    id.as_deref().unwrap_or("none"),
+                    owner.unwrap_or(0)
+                ),
+            };
+            self.rollback().await?;
+            return Err(MoveError::NotOwner {
+                pod: self.end.pod,
+                found,
+            });
+        }
+        self.mark(job, part, at).await
+    }
+
+    /// Writes the mark of a part: what tells this transaction from everybody else's.
+    pub(crate) async fn mark(
+        &mut self,
+        job: &Job,
+        part: &str,
+        at: Option<&[u8]>,
+    ) -> Result<(), MoveError> {
+        let (id, part) = (job.id, literal(part.as_bytes()));
+        let (value, keep) = match at {
+            Some(at) => (literal(at), "at = new.at, "),
+            None => ("null".to_owned(), ""),
+        };
+        let sql = format!(
+            "insert into move_mark (move_id, part, changes, at) values ('{id}', _utf8mb4 {part}, 1, {value}) as new \
+             on duplicate key update {keep}changes = move_mark.changes + 1"
+        );
+        self.exec("write the mark", &sql).await.map(drop)
+    }
+
+    /// Where a part of this move stands at this pod.
+    pub(crate) async fn marked(
+        &mut self,
+        job: &Job,
+        part: &str,
+    ) -> Result<Option<Vec<u8>>, MoveError> {
+        let sql = format!(
+            "select at from move_mark where move_id = '{}' and part = _utf8mb4 {}",
+            job.id,
+            literal(part.as_bytes())
+        );
+        let rows = self.rows("read the mark", &sql).await?;
+        Ok(rows
+            .first()
+            .and_then(|row| bytes(row, 0))
+            .map(<[u8]>::to_vec))
+    }
+
+    /// Commits, and waits for the acknowledgement. After an error nobody knows whether it is committed: what the mark
+    /// says decides.
+    pub(crate) async fn commit(&mut self) -> Result<(), MoveError> {
+        self.exec_within("commit", "commit", COMMIT_LIMIT)
+            .await
+            .map(drop)
+    }
+
+    /// Undoes the transaction.
+    pub(crate) async fn rollback(&mut self) -> Result<(), MoveError> {
+        self.exec("roll back", "rollback").await.map(drop)
+    }
+
+    /// Which transactions the server has executed.
+    pub(crate) async fn gtid_executed(&mut self) -> Result<GtidSet, MoveError> {
+        let rows = self
+            .rows("read the executed set", "select @@global.gtid_executed")
+            .await?;
+        let set = rows
+            .first()
+            .and_then(|row| text(row, 0))
+            .unwrap_or_default();
+        GtidSet::parse(&set).map_err(|error| MoveError::Binlog {
+            pod: self.end.pod,
+            text: error.to_string(),
+        })
+    }
+
+    /// Waits until the server has executed a whole set; bounded, and never for ever.
+    pub(crate) async fn wait_executed(
+        &mut self,
+        set: &GtidSet,
+        limit: Duration,
+    ) -> Result<(), MoveError> {
+        let limit = limit.max(WAIT_MIN);
+        let sql = format!(
+            "select wait_for_executed_gtid_set('{set}', {:.3})",
+            limit.as_secs_f64()
+        );
+        let doing = "wait for executed transactions";
+        let rows = self
+            .run(doing, limit + WAIT_MARGIN, async move |conn| {
+                conn.query::<Row, _>(sql).await
+            })
+            .await?;
+        match rows.first().and_then(|row| number(row, 0)) {
+            Some(0) => Ok(()),
+            _ => Err(MoveError::Timeout {
+                pod: self.end.pod,
+                doing,
+                limit,
+            }),
+        }
+    }
+
+    /// Ends the connection at the server too: a statement that is still sending rows stops.
+    pub(crate) async fn abandon(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            drop(conn);
+            connect::kill(&self.end, self.id, &self.stop).await;
+        }
+    }
+
+    /// Ends the session politely: dropping it would do, and the server would log an aborted connection.
+    pub(crate) async fn close(mut self) {
+        if let Some(conn) = self.conn.take() {
+            let until = Instant::now() + connect::CONNECT_LIMIT;
+            let _ = timeout_at(until, conn.disconnect()).await;
+        }
+    }
+
+    /// Runs one exchange. Whatever ends it without an answer leaves the session without a connection.
+    async fn run<T>(
+        &mut self,
+        doing: &'static str,
+        limit: Duration,
+        work: impl AsyncFnOnce(&mut Conn) -> mysql_async::Result<T>,
+    ) -> Result<T, MoveError> {
+        let pod = self.end.pod;
+        let lost = || fault::lost(pod, doing);
+        let mut conn = self.conn.take().ok_or_else(lost)?;
+        let until = Instant::now() + limit;
+        let answer = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Err(MoveError::Stopped),
+            answer = timeout_at(until, work(&mut conn)) => answer,
+        };
+        match answer {
+            Ok(Ok(value)) => {
+                self.conn = Some(conn);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                if fault::is_answer(&error) {
+                    self.conn = Some(conn);
+                }
+                Err(fault::of(pod, doing, error))
+            }
+            Err(_) => Err(MoveError::Timeout { pod, doing, limit }),
+        }
+    }
+}
+
+fn done(conn: &Conn) -> Done {
+    Done {
+        affected: conn.affected_rows(),
+        warnings: conn.get_warnings(),
+        info: conn.info().into_owned(),
+    }
+}
+
+/// Cuts a file into the packets that it is sent in.
+fn parts(mut data: bytes::Bytes) -> Vec<bytes::Bytes> {
+    /// The driver sends each part as one packet; small ones cost a header and a call each.
+    const PART: usize = 256 * 1024;
+    let mut parts = Vec::with_capacity(data.len() / PART + 1);
+    while data.len() > PART {
+        parts.push(data.split_to(PART));
+    }
+    parts.push(data);
+    parts
+}
+
+/// Bytes as SQL: `x'41'`. The one way in which a value becomes part of a statement's text.
+pub(crate) fn literal(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut text = String::with_capacity(bytes.len() * 2 + 3);
+    text.push_str("x'");
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text.push('\'');
+    text
+}
+
+/// A name as SQL, in backticks.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// A column's bytes as the server sent them; `None` is NULL.
+pub(crate) fn bytes(row: &Row, at: usize) -> Option<&[u8]> {
+    match row.as_ref(at) {
+        Some(mysql_async::Value::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// A column as text; what is no UTF-8 is shown as such.
+pub(crate) fn text(row: &Row, at: usize) -> Option<String> {
+    bytes(row, at).map(|b| String::from_utf8_lossy(b).into_owned())
+}
+
+/// A column as a number without sign.
+pub(crate) fn number(row: &Row, at: usize) -> Option<u64> {
+    std::str::from_utf8(bytes(row, at)?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts of a mover run in tasks of their own.
+    #[test]
+    fn calls_may_be_made_in_any_task() {
+        fn task(_: impl Future + Send) {}
+        fn calls(session: &mut Session, job: &Job) {
+            task(session.rows("", ""));
+            task(session.each_row("", "", &mut |_| true));
+            task(session.exec("", ""));
+            task(session.load("", "", bytes::Bytes::new()));
+            task(session.begin_owned(job, ""));
+            task(session.wait_executed(&GtidSet::default(), WAIT_MIN));
+            task(Session::open(job, &job.source));
+        }
+        let _ = calls;
+    }
+
+    #[test]
+    fn values_and_names_cannot_end_what_they_stand_in() {
+        assert_eq!(literal(b"'\\\0"), "x'275C00'");
+        assert_eq!(literal(b""), "x''");
+        assert_eq!(quoted("a`b"), "`a``b`");
+    }
+
+    #[test]
+    fn a_file_is_sent_whole_whatever_its_size() {
+        for size in [0, 1, 256 * 1024, 256 * 1024 + 1, 1024 * 1024] {
+            let parts = parts(bytes::Bytes::from(vec![7; size]));
+            assert_eq!(parts.iter().map(bytes::Bytes::len).sum::<usize>(), size);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How a connection is made, and what is fixed on it.
+
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, DriverError, Error, OptsBuilder, SslOpts};
+use secrecy::ExposeSecret as _;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{Session, fault, number};
+use crate::api::Address;
+use crate::mover::error::MoveError;
+use crate::mover::job::End;
+use crate::pod_store::DATABASE;
+
+/// A server that lives greets in milliseconds; one under load may need a second.
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a statement waits for a row that another transaction holds. Longer than a shop's write may take (2 s), since
+/// a mover waits for those in flight; shorter than a statement's deadline.
+const ROW_WAIT_S: u32 = 5;
+/// How long the server keeps a session that says nothing, with its locks: a mover that was stopped in a transaction
+/// holds the home's row for that long. Above the longest wait of a stream between two chunks (the throttle), which is
+/// spent outside of transactions.
+const SILENCE_S: u32 = 30;
+
+/// What is fixed on each connection, so that a value is stored again as it was read, whatever the server's own settings:
+///
+/// * strict, so that a value that does not fit is an error and not another value; invalid and zero dates, and zero in a
+///   column that counts by itself, are values like others;
+/// * times in UTC, both ways;
+/// * what comes out of a column is its bytes, not a translation of them;
+/// * no look at parents of foreign keys (rows arrive table by table), but at unique values;
+/// * read committed: a chunk locks its rows, not the gaps between them.
+const SETTINGS: &str = "set sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', \
+    time_zone = '+00:00', character_set_client = utf8mb4, character_set_connection = utf8mb4, \
+    collation_connection = utf8mb4_0900_ai_ci, character_set_results = null, foreign_key_checks = 0, unique_checks = 1, \
+    autocommit = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_select_limit = default, max_execution_time = 0, \
+    transaction_isolation = 'READ-COMMITTED', transaction_read_only = 0, group_concat_max_len = 1048576, \
+    max_error_count = 65535, range_optimizer_max_mem_size = 0, information_schema_stats_expiry = 0, \
+    max_sort_length = 8388608, div_precision_increment = 4, default_week_format = 0, lc_time_names = 'en_US', \
+    end_markers_in_json = 0, show_create_table_verbosity = 1, session_track_gtids = 'OFF', big_tables = 0";
+
+/// Connects to a primary.
+pub(super) async fn primary(end: &End, stop: &CancellationToken) -> Result<Session, MoveError> {
+    server(end, &end.primary, stop).await
+}
+
+/// Connects to any server of a pod and fixes the settings.
+pub(super) async fn server(
+    end: &End,
+    address: &Address,
+    stop: &CancellationToken,
+) -> Result<Session, MoveError> {
+    let doing = "connect";
+    let pod = end.pod;
+    let made = async {
+        let mut conn = connect(end, address).await?;
+        conn.query_drop(SETTINGS).await?;
+        let waits = format!(
+            "set innodb_lock_wait_timeout = {ROW_WAIT_S}, lock_wait_timeout = {ROW_WAIT_S}, \
+             wait_timeout = {SILENCE_S}, net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
+        );
+        conn.query_drop(waits).await?;
+        let packet = "select @@global.max_allowed_packet";
+        let row = conn.query_first::<mysql_async::Row, _>(packet).await?;
+        let packet = row.as_ref().and_then(|row| number(row, 0));
+        mysql_async::Result::Ok((conn, packet))
+    };
+    let until = Instant::now() + CONNECT_LIMIT;
+    let answer = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(MoveError::Stopped),
+        answer = timeout_at(until, made) => answer,
+    };
+    let limit = CONNECT_LIMIT;
+    let (conn, packet) = answer
+        .map_err(|_| MoveError::Timeout { pod, doing, limit })?
+        .map_err(|error| fault::of(pod, doing, error))?;
+    Ok(Session {
+        end: end.clone(),
+        stop: stop.clone(),
+        id: conn.id(),
+        conn: Some(conn),
+        max_packet: packet.unwrap_or(0),
+    })
+}
+
+/// Ends a session of this account at the primary; whether it works is of no interest.
+pub(super) async fn kill(end: &End, id: u32, stop: &CancellationToken) {
+    if let Ok(mut session) = primary(end, stop).await {
+        let _ = session.exec("end a session", &format!("kill {id}")).await;
+        session.close().await;
+    }
+}
+
+/// Encrypted where the server can and is not on this machine; as the control server's other sessions are.
+async fn connect(end: &End, address: &Address) -> mysql_async::Result<Conn> {
+    let plain = OptsBuilder::default()
+        .ip_or_hostname(address.host.clone())
+        .tcp_port(address.port)
+        .user(Some(end.user.clone()))
+        .pass(Some(end.password.expose_secret().to_owned()))
+        .db_name(Some(DATABASE))
+        // A socket named by the server may be another server's here.
+        .prefer_socket(false)
+        .stmt_cache_size(0)
+        .tcp_nodelay(true);
+    let here = ["127.0.0.1", "::1", "localhost"].contains(&address.host.as_str());
+    if !here {
+        let tls = SslOpts::default()
+            .with_danger_accept_invalid_certs(true)
+            .with_danger_skip_domain_validation(true);
+        match Conn::new(plain.clone().ssl_opts(tls)).await {
+            Err(Error::Driver(DriverError::NoClientSslFlagFromServer)) => {}
+            made => return made,
+        }
+    }
+    Conn::new(plain).await
+}

@@ -1,0 +1,263 @@
+//! Reads rows at one side and loads them at the other: the only way in which a shop's values travel.
+
+use mysql_async::Row;
+use shared::ShopId;
+
+use super::{Key, Kind, Table, json};
+use crate::mover::error::MoveError;
+use crate::mover::session::{Session, bytes, number, text};
+
+/// The server's warning for an ENUM without a value: it has one, whose number is 0.
+const TRUNCATED: u64 = 1265;
+/// How a session is strict, and how it is when an ENUM without a value must be stored.
+const STRICT: &str = "set sql_mode = concat('STRICT_ALL_TABLES,', @@sql_mode)";
+const LENIENT: &str =
+    "set sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION'";
+/// Warnings that an error shows.
+const WARNINGS_SHOWN: usize = 3;
+
+/// How much may be read at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// Rows; `None` where the predicate bounds them.
+    pub(crate) rows: Option<u64>,
+    /// Bytes; the row that goes over it is the last one, so a larger one goes alone.
+    pub(crate) bytes: u64,
+    /// Whether all keys are wanted, not only the last.
+    pub(crate) keys: bool,
+}
+
+/// Rows of one table in the form in which they are loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// How many.
+    pub(crate) count: u64,
+    /// One line for each.
+    data: Vec<u8>,
+    /// The key of the last one.
+    pub(crate) last: Option<Key>,
+    /// All keys in order, if they were wanted.
+    pub(crate) keys: Vec<Key>,
+    /// Whether the bytes' limit ended the reading: there may be more.
+    pub(crate) cut: bool,
+    /// Values of ENUM columns that are none of the list: each makes a warning when it is loaded.
+    zeros: u64,
+}
+
+impl Rows {
+    /// Their size on the way.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    fn push(&mut self, plan: &Plan<'_>, row: &Row) {
+        for (at, is_enum) in plan.enums.iter().enumerate() {
+            if at > 0 {
+                self.data.push(b'\t');
+            }
+            match bytes(row, at) {
+                None => self.data.extend_from_slice(b"\\N"),
+                Some(value) => {
+                    self.zeros += u64::from(*is_enum && value == b"0");
+                    escape(value, &mut self.data);
+                }
+            }
+        }
+        self.data.push(b'\n');
+        self.count += 1;
+    }
+}
+
+/// What is the same for all rows of a table.
+struct Plan<'a> {
+    table: &'a Table,
+    /// For each written column, whether it is an ENUM.
+    enums: Vec<bool>,
+    key: Vec<usize>,
+    /// Where the questions about JSON begin.
+    questions: usize,
+}
+
+impl<'a> Plan<'a> {
+    fn new(table: &'a Table) -> Self {
+        let enums = table.written();
+        Self {
+            table,
+            enums: enums.map(|c| matches!(c.kind, Kind::Enum { .. })).collect(),
+            key: table.key_positions(),
+            questions: table.written().count()
+                + table.key_columns().filter(|c| c.generated).count(),
+        }
+    }
+
+    fn key_of(&self, row: &Row) -> Option<Key> {
+        Key::of_row(self.table, &self.key, row).ok()
+    }
+
+    /// What of a row does not survive as text.
+    fn refusal(&self, row: &Row) -> Option<String> {
+        let found = json::columns(self.table)
+            .enumerate()
+            .find_map(|(at, column)| {
+                text(row, self.questions + at)
+                    .filter(|types| !types.is_empty())
+                    .map(|types| (column, types))
+            });
+        found.map(|(column, types)| {
+            let key = self.key_of(row);
+            let key = key.map_or_else(|| "?".to_owned(), |key| key.to_string());
+            format!(
+                "table {}, column {}, row {key}: the JSON document holds {types}, which the server can neither give out \
+                 nor take in exactly; write the document again as text \
+                 (`update .. set {c} = cast(cast({c} as char) as json)`), then move",
+                self.table.name,
+                column.name,
+                c = column.quoted
+            )
+        })
+    }
+}
+
+/// Copies a value so that the loader reads it back.
+fn escape(value: &[u8], out: &mut Vec<u8>) {
+    let mut rest = value;
+    while let Some(at) = memchr::memchr3(b'\\', b'\t', b'\n', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let word: &[u8] = match rest[at] {
+            b'\t' => b"\\t",
+            b'\n' => b"\\n",
+            _ => b"\\\\",
+        };
+        out.extend_from_slice(word);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Reads the rows of a predicate (which names the shop), in the key's order.
+pub(crate) async fn read(
+    session: &mut Session,
+    table: &Table,
+    predicate: &str,
+    limit: Limit,
+) -> Result<Rows, MoveError> {
+    let plan = Plan::new(table);
+    let mut sql = format!(
+        "select {}{} {} where {predicate} order by {}",
+        table.select_list(),
+        json::questions(table),
+        table.from_by_key(),
+        table.order_by()
+    );
+    if let Some(rows) = limit.rows {
+        sql.push_str(&format!(" limit {rows}"));
+    }
+    let mut rows = Rows::default();
+    let mut last: Option<Row> = None;
+    let mut broken = None;
+    let mut take = |row: Row| {
+        // Only a row that is there says that there is more.
+        if rows.count > 0 && rows.bytes() >= limit.bytes {
+            rows.cut = true;
+            return false;
+        }
+        if let Some(reason) = plan.refusal(&row) {
+            broken = Some(reason);
+            return false;
+        }
+        rows.push(&plan, &row);
+        if limit.keys {
+            rows.keys.extend(plan.key_of(&row));
+        }
+        last = Some(row);
+        true
+    };
+    session.each_row("read rows", &sql, &mut take).await?;
+    if let Some(reason) = broken {
+        return Err(MoveError::Refused {
+            reasons: vec![reason],
+        });
+    }
+    rows.last = last.as_ref().and_then(|row| plan.key_of(row));
+    Ok(rows)
+}
+
+/// Writes rows at the other side, in the session's transaction. Each takes the place of whatever has its key or one of
+/// its unique values there. A value that the server would change on its way in is an error.
+pub(crate) async fn load(
+    session: &mut Session,
+    table: &Table,
+    rows: Rows,
+) -> Result<(), MoveError> {
+    if rows.count == 0 {
+        return Ok(());
+    }
+    let (count, zeros, last) = (rows.count, rows.zeros, rows.last.clone());
+    if zeros > 0 {
+        session
+            .exec("allow an ENUM without a value", LENIENT)
+            .await?;
+    }
+    let sql = table.load_statement();
+    let done = match session.load("load rows", &sql, rows.data.into()).await {
+        Err(MoveError::Sql { source, .. }) => {
+            return Err(refused(table, count, last.as_ref(), &source.to_string()));
+        }
+        done => done?,
+    };
+    let records = format!("Records: {count} ");
+    let whole = done.info.starts_with(&records) && done.info.contains("Skipped: 0 ");
+    if !whole || done.warnings > 0 {
+        let warnings = warnings(session).await?;
+        let expected = warnings.len() as u64 == zeros
+            && warnings.iter().all(|(code, _)| *code == TRUNCATED)
+            && u64::from(done.warnings) == zeros;
+        if !(whole && expected) {
+            let shown: Vec<String> = warnings
+                .into_iter()
+                .take(WARNINGS_SHOWN)
+                .map(|(code, text)| format!("{code} {text}"))
+                .collect();
+            let said = format!("{}; {}", done.info, shown.join("; "));
+            return Err(refused(table, count, last.as_ref(), &said));
+        }
+    }
+    if zeros > 0 {
+        session.exec("be strict again", STRICT).await?;
+    }
+    Ok(())
+}
+
+async fn warnings(session: &mut Session) -> Result<Vec<(u64, String)>, MoveError> {
+    let rows = session.rows("read the warnings", "show warnings").await?;
+    let of = |row: &Row| {
+        (
+            number(row, 1).unwrap_or(0),
+            text(row, 2).unwrap_or_default(),
+        )
+    };
+    Ok(rows.iter().map(of).collect())
+}
+
+fn refused(table: &Table, count: u64, last: Option<&Key>, said: &str) -> MoveError {
+    let last = last.map_or_else(|| "?".to_owned(), Key::to_string);
+    MoveError::Refused {
+        reasons: vec![format!(
+            "table {}: the target does not take the rows as they are ({count} rows up to {last}): {said}; \
+             mend the value at the source, then start the move again",
+            table.name
+        )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_loader_would_take_for_a_sign_is_escaped() {
+        let mut out = Vec::new();
+        escape(b"a\tb\nc\\N\0d", &mut out);
+        assert_eq!(out, b"a\\tb\\nc\\\\N\0d");
+    }
+}
