@@ -6,14 +6,16 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use shared::config::parse_duration;
 
+mod moves;
 mod pod;
 mod shop;
 
+pub use moves::{MoveCommand, MoveHow, ShopIsolate, ShopMove, ShopPin};
 pub use pod::{PodAdd, PodCommand};
 pub use shop::{Change, HostCommand, ShopCommand, ShopCreate, TokenArgs, TokenCommand};
 
 const AFTER_HELP: &str = "\
-Shops are named by handle, id or host; pods by name or id.
+Shops are named by handle, id or host; pods by name or id; moves by id, the beginning of it, or the shop.
 Exit status: 0 done, 1 failed, 64 not understood. Results go to stdout, everything else to stderr.";
 
 /// Runs a fleet of pods.
@@ -74,6 +76,9 @@ pub enum Command {
     /// Shops: the tenants
     #[command(subcommand)]
     Shop(ShopCommand),
+    /// Moves of shops between pods (`podctl shop move` begins one)
+    #[command(subcommand)]
+    Move(MoveCommand),
     /// Pods: full stacks that own shops
     #[command(subcommand)]
     Pod(PodCommand),
@@ -193,6 +198,11 @@ mod tests {
             ("pod add third --max-shops 0", "--max-shops"),
             ("--timeout 0s status", "more than nothing"),
             ("--timeout 30 status", "like 500ms"),
+            ("shop move milk", "--to"),
+            ("shop move milk --to 2 --observe soon", "like 0s"),
+            ("shop move milk --to 2 --observe 9000h", "at most"),
+            ("shop move milk --to 2 --dry-run --watch", "cannot be used"),
+            ("move finish", "<MOVE>"),
             ("shops", "'shop'"),
         ] {
             let text = parse(line).unwrap_err().to_string();

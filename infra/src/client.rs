@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 mod calls;
 mod error;
+mod moves;
 
 pub use error::Error;
 use error::cause;

@@ -15,6 +15,7 @@ use crate::secrets;
 
 pub mod doctor;
 pub mod fleet;
+pub mod moves;
 pub mod pod;
 pub mod process;
 pub mod shop;

@@ -49,6 +49,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Plan => command::fleet::plan(&cx).await?,
         Command::Apply => command::fleet::apply(&cx).await?,
         Command::Shop(shop) => command::shop::run(&cx, shop).await?,
+        Command::Move(wish) => command::moves::run(&cx, wish).await?,
         Command::Pod(pod) => command::pod::run(&cx, pod).await?,
         Command::Process(process) => command::process::run(&cx, process).await?,
         Command::Serve(wish) => command::fleet::serve(&cx, wish).await?,

@@ -316,3 +316,10 @@ async fn a_removed_shop_leaves_a_tombstone_and_its_history_and_frees_its_names()
 
 // Names, history, and what the file itself refuses.
 mod whole;
+
+// Orders beside the steps of a driver.
+mod move_order_races;
+// What is ordered of moves, and what is refused.
+mod move_orders;
+// Moves as their drivers see them.
+mod moves;

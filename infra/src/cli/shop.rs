@@ -5,6 +5,8 @@ use shared::{Handle, Host, PlacementState};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::moves::{ShopIsolate, ShopMove, ShopPin};
+
 /// What may be done with a shop.
 #[derive(Debug, Subcommand)]
 pub enum ShopCommand {
@@ -47,6 +49,17 @@ pub enum ShopCommand {
     Offline(Change),
     /// Give it back
     Online(Change),
+    /// Move it to another pod while it sells
+    Move(ShopMove),
+    /// Move it to a pod of its own: an empty one, or one that is added
+    Isolate(ShopIsolate),
+    /// Keep it where it is, or bound for one pod: no move takes it elsewhere
+    Pin(ShopPin),
+    /// Let it be moved again
+    Unpin {
+        /// Handle, id or host
+        shop: String,
+    },
     /// The names that reach it
     #[command(subcommand)]
     Host(HostCommand),

@@ -68,11 +68,24 @@ struct Applied<'a> {
 pub async fn apply(cx: &Context) -> anyhow::Result<()> {
     let home = cx.home()?;
     supervised(&home)?;
-    bring_up(cx, &home, None).await
+    let plan = bring_up(&home).await?;
+    let (pod, plan) = (None, &plan);
+    Ok(cx.out.result(&Applied { pod, plan }, served)?)
 }
 
 /// `podctl pod add`: the wish first, so that an interrupted one is finished by `podctl apply`.
 pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
+    let (pod, plan) = added(cx, wish).await?;
+    let (pod, plan) = (Some(&pod), &plan);
+    Ok(cx.out.result(&Applied { pod, plan }, served)?)
+}
+
+/// The same for another command, whose result is not the pod.
+pub(super) async fn add(cx: &Context, wish: PodAdd) -> anyhow::Result<PodWish> {
+    Ok(added(cx, wish).await?.0)
+}
+
+async fn added(cx: &Context, wish: PodAdd) -> anyhow::Result<(PodWish, Prepared)> {
     let home = cx.home()?;
     supervised(&home)?;
     let PodAdd {
@@ -102,7 +115,8 @@ pub async fn pod_add(cx: &Context, wish: PodAdd) -> anyhow::Result<()> {
     };
     let pod = fleet_file::add_pod(&home, &new)?;
     drop(turn);
-    bring_up(cx, &home, Some(&pod)).await
+    let plan = bring_up(&home).await?;
+    Ok((pod, plan))
 }
 
 /// Refuses before anything is written: of a fleet that does not run, no step could be finished.
@@ -115,15 +129,17 @@ fn supervised(home: &HomeDir) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn bring_up(cx: &Context, home: &HomeDir, pod: Option<&PodWish>) -> anyhow::Result<()> {
+async fn bring_up(home: &HomeDir) -> anyhow::Result<Prepared> {
     let plan = plan::make(home).await?;
     let steps = Steps::default();
     let applied = apply::run(home, &plan, &steps).await;
     applied.context("what is done stays done; mend this, and `podctl apply` goes on from there")?;
-    Ok(cx
-        .out
-        .result(&Applied { pod, plan: &plan }, |applied| match applied.pod {
-            Some(pod) => format!("pod {} ({}) serves", pod.name, pod.id),
-            None => "the fleet is what fleet.toml says".into(),
-        })?)
+    Ok(plan)
+}
+
+fn served(applied: &Applied<'_>) -> String {
+    match applied.pod {
+        Some(pod) => format!("pod {} ({}) serves", pod.name, pod.id),
+        None => "the fleet is what fleet.toml says".into(),
+    }
 }

@@ -15,6 +15,8 @@ use crate::client::{Control, Error};
 use crate::output::{facts, note, or_dash, table};
 use crate::suggest;
 
+mod place;
+
 /// From so many shops a mistyped name is guessed; reading all of a large fleet for a guess would take minutes.
 const SUGGEST_SHOPS_MAX: u32 = 500;
 
@@ -52,6 +54,10 @@ pub async fn run(cx: &Context, command: ShopCommand) -> anyhow::Result<()> {
             let wish = unless(&control, wish, PlacementState::Frozen, "unfreeze").await?;
             change(wish, PlacementState::Serving).await
         }
+        ShopCommand::Move(wish) => place::move_to(cx, &control, wish).await,
+        ShopCommand::Isolate(wish) => place::isolate(cx, &control, wish).await,
+        ShopCommand::Pin(wish) => place::pin(cx, &control, wish).await,
+        ShopCommand::Unpin { shop } => place::unpin(cx, &control, &shop).await,
         ShopCommand::Host(command) => host(cx, &control, command).await,
     }
 }

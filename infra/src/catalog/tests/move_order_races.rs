@@ -1,0 +1,80 @@
+//! Orders of operators beside the steps of a driver.
+
+use shared::moves::{MoveEvent, MoveState};
+
+use super::moves::{at, begun, step, text};
+use super::*;
+use crate::api::Stray;
+
+#[tokio::test]
+async fn strays_keep_the_sources_copy_until_an_operator_says_otherwise() {
+    let (_dir, catalog) = catalog().await;
+    let (_, row) = begun(&catalog, "snow").await;
+    let mut row = at(&catalog, row, MoveState::Observing).await;
+    row.detail.strays.push(Stray {
+        table: "orders".into(),
+        gtid: "a:9".into(),
+        at_ms: 1,
+    });
+    let row = catalog.note_move(&row, &row.detail, None).await.unwrap();
+    let reference = MoveRef::parse(&row.id.to_string()[..18]);
+    let finish = |despite_strays| {
+        catalog.order_move("ops", &reference, MoveOrder::Finish { despite_strays })
+    };
+    let refused = finish(false).await.unwrap_err();
+    assert!(text(&refused).contains("--despite-strays"), "{refused}");
+    let row = finish(true).await.unwrap();
+    assert_eq!(
+        (row.state, row.detail.despite_strays),
+        (MoveState::Retiring, true)
+    );
+    // A driver that has not read the order yet does not take the word away.
+    let mut before = row.clone();
+    before.detail.despite_strays = false;
+    let row = catalog
+        .note_move(&before, &before.detail, None)
+        .await
+        .unwrap();
+    assert!(row.detail.despite_strays);
+    let notes = catalog.move_events(row.id, 0).await.unwrap();
+    assert!(
+        notes
+            .iter()
+            .any(|e| e.note.as_deref().is_some_and(|n| n.contains("1 stray")))
+    );
+}
+
+/// An order to freeze a shop and a fence never meet.
+#[tokio::test]
+async fn a_state_order_and_a_fence_keep_apart() {
+    let (_dir, catalog) = catalog().await;
+    let (shop, row) = begun(&catalog, "snow").await;
+    let reference = ShopRef::Id(shop.id);
+    let row = at(&catalog, row, MoveState::Verifying).await;
+    let freeze = || catalog.begin_state("ops", &reference, PlacementState::Frozen, None);
+    let order = freeze().await.unwrap();
+    let held = catalog
+        .step_move(&row, MoveEvent::Verified, &row.detail, None)
+        .await;
+    assert!(matches!(held, Err(CatalogError::Conflict(_))), "{held:?}");
+    catalog.finish_state(&order).await.unwrap();
+    let row = step(&catalog, &row, MoveEvent::Verified).await;
+    let refused = freeze().await.unwrap_err();
+    assert!(
+        text(&refused).contains("try again in some seconds"),
+        "{refused}"
+    );
+    let row = step(&catalog, &row, MoveEvent::Followed).await;
+    assert!(freeze().await.is_err());
+    let row = step(&catalog, &row, MoveEvent::FenceMissed).await;
+    // An abort may come while an order runs; it closes only after that has ended.
+    let order = freeze().await.unwrap();
+    let row = step(&catalog, &row, MoveEvent::Abort).await;
+    assert!(freeze().await.is_err());
+    let held = catalog
+        .step_move(&row, MoveEvent::Undone, &row.detail, None)
+        .await;
+    assert!(matches!(held, Err(CatalogError::Conflict(_))), "{held:?}");
+    catalog.finish_state(&order).await.unwrap();
+    step(&catalog, &row, MoveEvent::Undone).await;
+}

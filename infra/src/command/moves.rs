@@ -1,0 +1,102 @@
+//! `podctl move`.
+
+use serde::Serialize;
+
+use super::Context;
+use super::pod::or_known_pods;
+use crate::api::{MOVES_MAX, Move, MoveEventRow, MoveFinish, MoveList, MoveQuery};
+use crate::cli::MoveCommand;
+use crate::client::Control;
+use crate::output::table;
+
+pub mod print;
+pub mod watch;
+
+/// Runs one.
+pub async fn run(cx: &Context, command: MoveCommand) -> anyhow::Result<()> {
+    let control = cx.control()?;
+    match command {
+        MoveCommand::List { shop, pod, open } => list(cx, &control, shop, pod, open).await,
+        MoveCommand::Show { reference } => show(cx, &control, &reference).await,
+        MoveCommand::Watch { reference } => {
+            let it = control.move_show(&reference).await?;
+            watch::to_end(cx, &control, &it).await
+        }
+        MoveCommand::Pause { reference } => order(cx, &control, &reference, "pause").await,
+        MoveCommand::Resume { reference } => order(cx, &control, &reference, "resume").await,
+        MoveCommand::Abort { reference } => order(cx, &control, &reference, "abort").await,
+        MoveCommand::Finish {
+            reference,
+            despite_strays,
+        } => {
+            let wish = MoveFinish { despite_strays };
+            let it = control.move_finish(&reference, &wish).await?;
+            Ok(cx.out.result(&it, print::headline)?)
+        }
+    }
+}
+
+async fn list(
+    cx: &Context,
+    control: &Control,
+    shop: Option<String>,
+    pod: Option<String>,
+    open: bool,
+) -> anyhow::Result<()> {
+    if let Some(pod) = &pod {
+        or_known_pods(control, pod, control.pod(pod).await).await?;
+    }
+    let query = MoveQuery {
+        shop,
+        pod,
+        open: open.then_some(true),
+        limit: Some(MOVES_MAX),
+    };
+    let moves = control.moves(&query).await?;
+    Ok(cx.out.result(&MoveList { moves }, |list| {
+        let none = "no moves; begin one with `podctl shop move <shop> --to <pod>`";
+        let rows = list.moves.iter().map(print::row).collect();
+        table(
+            none,
+            ["id", "shop", "from", "to", "state", "ordered", "note"],
+            rows,
+        )
+    })?)
+}
+
+/// What `show` answers.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    it: Move,
+    events: Vec<MoveEventRow>,
+}
+
+async fn show(cx: &Context, control: &Control, reference: &str) -> anyhow::Result<()> {
+    let mut events = Vec::new();
+    let mut after = 0;
+    let it = loop {
+        let page = control
+            .move_events(reference, after, std::time::Duration::ZERO)
+            .await?;
+        // A page that does not go forward would be asked for without end.
+        if page.events.is_empty() || page.next <= after {
+            break page.r#move;
+        }
+        after = page.next;
+        events.extend(page.events);
+    };
+    Ok(cx.out.result(&Shown { it, events }, |shown| {
+        print::whole(&shown.it, &shown.events)
+    })?)
+}
+
+async fn order(
+    cx: &Context,
+    control: &Control,
+    reference: &str,
+    order: &str,
+) -> anyhow::Result<()> {
+    let it = control.move_order(reference, order).await?;
+    Ok(cx.out.result(&it, print::headline)?)
+}

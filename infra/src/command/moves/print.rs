@@ -1,0 +1,287 @@
+//! Moves for people.
+
+use indicatif::{HumanBytes, HumanCount};
+use shared::moves::MoveState;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::api::{Move, MoveEventRow, MoveProgress, MoveRecord};
+use crate::output::{count, facts, or_dash, table};
+
+/// More strays than this are told by number: the first ones show where to look.
+const STRAYS_SHOWN: usize = 20;
+
+/// One sentence.
+pub fn headline(it: &Move) -> String {
+    format!(
+        "move {} of {} from {} to {} is {}{}",
+        it.id,
+        it.shop.handle,
+        it.source.name,
+        it.target.name,
+        it.state,
+        why(it)
+    )
+}
+
+/// Why it stands where it stands.
+fn why(it: &Move) -> String {
+    match (&it.error, &it.waits) {
+        (Some(error), _) => format!(": {error}"),
+        (None, Some(waits)) => format!("; it waits: {waits}"),
+        (None, None) => String::new(),
+    }
+}
+
+pub(super) fn row(it: &Move) -> [String; 7] {
+    let note = it.error.as_ref().or(it.waits.as_ref());
+    [
+        it.id.to_string(),
+        it.shop.handle.to_string(),
+        it.source.name.clone(),
+        it.target.name.clone(),
+        it.state.to_string(),
+        instant(it.created_at),
+        or_dash(note),
+    ]
+}
+
+/// Everything about one.
+pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
+    let back = it.back_of.map(|id| format!("takes back {id}"));
+    let kept = std::time::Duration::from_millis(it.observe_ms);
+    let mut lines = vec![
+        ("id", it.id.to_string()),
+        ("shop", format!("{} ({})", it.shop.handle, it.shop.id)),
+        (
+            "from",
+            format!("{} at epoch {}", it.source.name, it.source_epoch.get()),
+        ),
+        (
+            "to",
+            format!("{} at epoch {}", it.target.name, it.epoch.get()),
+        ),
+        ("state", it.state.to_string()),
+        (
+            "ordered",
+            format!("{} by {}", instant(it.created_at), it.actor),
+        ),
+        ("reason", or_dash(it.reason.as_ref())),
+        ("observe", shared::config::format_duration(kept)),
+        ("owner", it.owner.to_string()),
+    ];
+    lines.extend(back.map(|text| ("kind", text)));
+    lines.extend(it.waits.clone().map(|text| ("waits", text)));
+    lines.extend(it.error.clone().map(|text| ("error", text)));
+    lines.extend(progress_line(it).map(|text| ("progress", text)));
+    lines.extend(record(&it.record));
+    if let Some(since) = it.leftover_since {
+        let text = format!(
+            "its copy at {} waits to be deleted since {}",
+            it.target.name,
+            instant(since)
+        );
+        lines.push(("leftover", text));
+    }
+    let mut parts = vec![facts(&lines)];
+    if !it.strays.is_empty() {
+        let rows = it.strays.iter().take(STRAYS_SHOWN).map(|stray| {
+            let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(stray.at_ms) * 1_000_000);
+            [
+                stray.table.clone(),
+                stray.gtid.clone(),
+                or_dash(at.ok().map(instant)),
+            ]
+        });
+        parts.push(format!(
+            "{} at {} after the fence:\n{}",
+            count(it.strays.len() as u64, "stray change"),
+            it.source.name,
+            table("", ["table", "transaction", "at"], rows.collect())
+        ));
+    }
+    let rows = events.iter().map(|event| {
+        [
+            instant(event.at),
+            event.state.to_string(),
+            event.actor.clone(),
+            or_dash(event.note.as_ref()),
+        ]
+    });
+    parts.push(table(
+        "no events",
+        ["at", "state", "actor", "note"],
+        rows.collect(),
+    ));
+    parts.join("\n\n")
+}
+
+fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
+    let MoveRecord {
+        fence_ms,
+        writes_in_flight,
+        tail_keys,
+        fence_tries,
+        requests_parked,
+        longest_park_ms,
+        copied_rows,
+        copied_bytes,
+        applied_keys,
+        compared_rows,
+        deleted_rows,
+        stale_arrivals,
+        dump,
+    } = record;
+    let ms = |it: &Option<u64>| it.map(|ms| format!("{ms} ms"));
+    let number = |it: &Option<u64>| it.map(|n| n.to_string());
+    let copied =
+        (*copied_rows > 0).then(|| format!("{copied_rows} rows, {}", HumanBytes(*copied_bytes)));
+    let positive = |it: u64| (it > 0).then(|| it.to_string());
+    let all = [
+        ("copied", copied),
+        ("applied keys", positive(*applied_keys)),
+        ("compared rows", positive(*compared_rows)),
+        ("fences tried", positive(u64::from(*fence_tries))),
+        ("fence", ms(fence_ms)),
+        ("writes in flight", number(writes_in_flight)),
+        ("tail keys", number(tail_keys)),
+        ("requests parked", number(requests_parked)),
+        ("longest park", ms(longest_park_ms)),
+        ("stale arrivals", number(stale_arrivals)),
+        ("deleted rows", positive(*deleted_rows)),
+        ("dump", dump.clone()),
+    ];
+    all.into_iter()
+        .filter_map(|(name, value)| value.map(|value| (name, value)))
+        .collect()
+}
+
+/// What the mover is doing, in a line; none where it is not driven just now.
+pub fn progress_line(it: &Move) -> Option<String> {
+    let MoveProgress {
+        now,
+        rows_per_s,
+        bytes_per_s,
+        seconds_left,
+    } = it.progress.as_ref()?;
+    let of = |done: u64, all: u64| {
+        if all > 0 {
+            format!(
+                "{} of about {}",
+                HumanCount(done),
+                HumanCount(all.max(done))
+            )
+        } else {
+            HumanCount(done).to_string()
+        }
+    };
+    let lag = format!(
+        "{} keys to apply, lag {} ms",
+        HumanCount(now.keys_pending),
+        now.feed_lag_ms
+    );
+    let text = match it.state {
+        MoveState::Copying => {
+            let left = match seconds_left {
+                Some(seconds) => format!(", {seconds} s left"),
+                None => String::new(),
+            };
+            format!(
+                "{} rows, {}, {} rows/s, {}/s, {lag}{left}",
+                of(now.rows_copied, now.rows_expected),
+                HumanBytes(now.bytes_copied),
+                HumanCount(*rows_per_s),
+                HumanBytes(*bytes_per_s)
+            )
+        }
+        MoveState::CatchingUp | MoveState::Fenced | MoveState::Cutover => {
+            format!("{} keys applied, {lag}", HumanCount(now.keys_applied))
+        }
+        MoveState::Verifying => format!(
+            "{} rows compared, {lag}",
+            of(now.rows_compared, now.rows_expected)
+        ),
+        MoveState::Retiring | MoveState::Aborting => {
+            format!("{} rows deleted", HumanCount(now.rows_deleted))
+        }
+        MoveState::Preparing
+        | MoveState::Observing
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborted
+        | MoveState::Failed => return None,
+    };
+    Some(if now.throttled_ms > 0 {
+        format!("{text}, {} s throttled", now.throttled_ms / 1000)
+    } else {
+        text
+    })
+}
+
+/// An instant in UTC.
+pub(super) fn instant(at: OffsetDateTime) -> String {
+    at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A move of `milk` from one to two.
+    pub(in crate::command::moves) fn a_move(state: &str) -> Move {
+        let at = "2026-01-31T12:00:00Z";
+        let json = serde_json::json!({
+            "id": "01890000-0000-7000-8000-000000000001", "shop": { "id": 1, "handle": "milk" },
+            "source": { "id": 1, "name": "one" }, "target": { "id": 2, "name": "two" }, "source_epoch": 1, "epoch": 2,
+            "state": state, "open": true, "owner": 1, "reason": null, "observe_ms": 900_000, "back_of": null,
+            "waits": null, "error": null, "record": {}, "strays": [], "leftover_since": null, "actor": "ops",
+            "created_at": at, "changed_at": at, "progress": { "rows_expected": 4000, "rows_copied": 1000,
+            "bytes_copied": 2048, "keys_pending": 3, "feed_lag_ms": 12, "rows_per_s": 100, "bytes_per_s": 1024,
+            "seconds_left": 30 },
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn progress_says_what_matters_in_the_state() {
+        let text = progress_line(&a_move("copying")).unwrap();
+        for part in [
+            "1,000 of about 4,000",
+            "100 rows/s",
+            "3 keys",
+            "12 ms",
+            "30 s left",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(
+            progress_line(&a_move("verifying"))
+                .unwrap()
+                .contains("compared")
+        );
+        assert_eq!(progress_line(&a_move("observing")), None);
+    }
+
+    #[test]
+    fn the_whole_tells_strays_leftovers_and_what_it_took() {
+        let mut it = a_move("observing");
+        it.record.fence_ms = Some(31);
+        it.strays.push(crate::api::Stray {
+            table: "orders".into(),
+            gtid: "a:7".into(),
+            at_ms: 1,
+        });
+        it.leftover_since = Some(it.created_at);
+        let text = whole(&it, &[]);
+        for part in [
+            "fence",
+            "31 ms",
+            "1 stray change at one",
+            "a:7",
+            "waits to be deleted",
+            "15m",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Following a move: a bar on a terminal, lines elsewhere. The move goes on whether somebody watches or not.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use indicatif::{ProgressBar, ProgressStyle};
+use shared::moves::MoveState;
+
+use super::print;
+use crate::api::{Move, MoveEventRow, MoveEvents};
+use crate::client::{Control, Error};
+use crate::command::Context;
+use crate::output::note;
+
+/// How often the bar moves: as often as people look.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Without a terminal, a line of progress that often: a log of an hour stays readable.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// A control server that was killed is back within a second; one that stays away longer is somebody's to look at.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two tries to reach it.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// `shop move --watch` waits for the end of a time of observation as short as this; through a longer one the shop sells
+/// at its new pod, and nobody need wait.
+const OBSERVE_WATCHED: Duration = Duration::from_secs(60);
+
+/// Follows a move until the shop has arrived, and to its end where that is near.
+pub async fn to_arrival(cx: &Context, control: &Control, it: &Move) -> anyhow::Result<()> {
+    let short = Duration::from_millis(it.observe_ms) <= OBSERVE_WATCHED;
+    let last = follow(control, it, |state| {
+        is_still(state) || (state == MoveState::Observing && !short)
+    })
+    .await?;
+    told(cx, &last)
+}
+
+/// Follows a move to its end.
+pub async fn to_end(cx: &Context, control: &Control, it: &Move) -> anyhow::Result<()> {
+    let last = follow(control, it, is_still).await?;
+    told(cx, &last)
+}
+
+/// Whether nothing happens any more unless somebody orders it.
+const fn is_still(state: MoveState) -> bool {
+    match state {
+        MoveState::Done | MoveState::Aborted | MoveState::Failed | MoveState::Paused => true,
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Aborting => false,
+    }
+}
+
+/// The result on stdout, and a failure where the shop did not move.
+fn told(cx: &Context, it: &Move) -> anyhow::Result<()> {
+    let id = it.id;
+    let next = match it.state {
+        MoveState::Done => {
+            return Ok(cx.out.result(it, |it| {
+                format!("{} sells at {}", it.shop.handle, it.target.name)
+            })?);
+        }
+        MoveState::Observing => {
+            return Ok(cx.out.result(it, |it| {
+                let kept = Duration::from_millis(it.observe_ms);
+                format!(
+                    "{0} sells at {1}; {2} keeps its copy for {3}: `podctl shop move {0} --to {2}` moves it back, \
+                     `podctl move finish {0}` ends that",
+                    it.shop.handle,
+                    it.target.name,
+                    it.source.name,
+                    shared::config::format_duration(kept)
+                )
+            })?);
+        }
+        MoveState::Paused => format!("let it go on with `podctl move resume {id}`"),
+        MoveState::Failed => format!(
+            "begin it anew with `podctl move resume {id}`, or undo it with `podctl move abort {id}`"
+        ),
+        MoveState::Aborted => format!("{} is still at {}", it.shop.handle, it.source.name),
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Retiring
+        | MoveState::Aborting => format!("follow it with `podctl move watch {id}`"),
+    };
+    if cx.out.is_json() {
+        cx.out.result(it, |_| String::new())?;
+    }
+    Err(anyhow!("{}; {next}", print::headline(it)))
+}
+
+async fn follow(
+    control: &Control,
+    it: &Move,
+    over: impl Fn(MoveState) -> bool,
+) -> anyhow::Result<Move> {
+    let id = it.id.to_string();
+    let mut view = View::new();
+    let mut after = 0;
+    let mut lost_since: Option<Instant> = None;
+    loop {
+        let answer = control.move_events(&id, after, LOOK_EVERY).await;
+        let MoveEvents {
+            events,
+            next,
+            r#move,
+        } = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let since = *lost_since.get_or_insert_with(Instant::now);
+                if !passes(&error) || since.elapsed() > PATIENCE {
+                    view.end();
+                    return Err(anyhow!(error).context("the move goes on by itself"));
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+                continue;
+            }
+        };
+        lost_since = None;
+        let fresh = !events.is_empty();
+        view.show(&r#move, &events);
+        after = next.max(after);
+        // A full page has more behind it.
+        if over(r#move.state) && !(fresh && more_events(&events, &r#move)) {
+            view.end();
+            return Ok(r#move);
+        }
+    }
+}
+
+/// Whether the last event told is not the one that brought the state.
+fn more_events(events: &[MoveEventRow], it: &Move) -> bool {
+    events.last().is_some_and(|event| event.state != it.state)
+}
+
+/// Whether the control server may answer in a moment.
+fn passes(error: &Error) -> bool {
+    error.is_unreachable()
+        || matches!(error, Error::Refused(problem) if [429, 503].contains(&problem.status))
+}
+
+/// Where the watching shows.
+struct View {
+    bar: Option<ProgressBar>,
+    line_at: Instant,
+    last: Option<String>,
+}
+
+impl View {
+    fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template("{spinner} {prefix} {bar:20} {wide_msg}");
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Self {
+            bar,
+            line_at: Instant::now(),
+            last: None,
+        }
+    }
+
+    fn show(&mut self, it: &Move, events: &[MoveEventRow]) {
+        for event in events {
+            let more = event.note.as_deref().map(|n| format!(" ({n})"));
+            let text = format!(
+                "{} {}{}",
+                print::instant(event.at),
+                event.state,
+                more.unwrap_or_default()
+            );
+            match &self.bar {
+                Some(bar) => bar.println(text),
+                None => note(&text),
+            }
+        }
+        let mut text = print::progress_line(it).unwrap_or_default();
+        if let Some(waits) = &it.waits {
+            text = format!("waits: {waits}");
+        }
+        if let Some(bar) = &self.bar {
+            let (done, all) = position(it);
+            bar.set_length(all);
+            bar.set_position(done);
+            bar.set_prefix(it.state.to_string());
+            bar.set_message(text);
+        } else if !text.is_empty()
+            && self.line_at.elapsed() >= LINE_EVERY
+            && self.last.as_deref() != Some(&text)
+        {
+            note(&format!("{}: {text}", it.state));
+            self.line_at = Instant::now();
+            self.last = Some(text);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// How much of the present state's work is done.
+fn position(it: &Move) -> (u64, u64) {
+    let now = it.progress.as_ref().map(|p| &p.now);
+    let (done, all) = match it.state {
+        MoveState::Preparing => (0, 0),
+        MoveState::Copying => now.map_or((0, 0), |n| (n.rows_copied, n.rows_expected)),
+        MoveState::CatchingUp => now.map_or((0, 0), |n| {
+            (
+                n.keys_applied,
+                n.keys_applied.saturating_add(n.keys_pending),
+            )
+        }),
+        MoveState::Verifying => now.map_or((0, 0), |n| (n.rows_compared, n.rows_expected)),
+        MoveState::Retiring => now.map_or((0, 0), |n| (n.rows_deleted, n.rows_expected)),
+        MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Aborted
+        | MoveState::Failed => (1, 1),
+    };
+    (done.min(all.max(1)), all.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::print::tests::a_move;
+    use super::*;
+
+    #[test]
+    fn the_bar_never_runs_over() {
+        let mut it = a_move("copying");
+        assert_eq!(position(&it), (1000, 4000));
+        if let Some(progress) = &mut it.progress {
+            progress.now.rows_copied = 5000;
+        }
+        assert_eq!(position(&it), (4000, 4000));
+    }
+
+    #[test]
+    fn watching_ends_where_nothing_happens_by_itself() {
+        for state in MoveState::ALL {
+            let waits_for_somebody = matches!(state, MoveState::Paused | MoveState::Failed);
+            assert_eq!(
+                is_still(state),
+                waits_for_somebody || !state.is_open(),
+                "{state}"
+            );
+        }
+    }
+}

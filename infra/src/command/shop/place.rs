@@ -1,0 +1,255 @@
+//! `podctl shop move|isolate|pin|unpin`: where a shop is, and may be.
+
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use serde::Serialize;
+use shared::PodId;
+
+use super::known;
+use crate::api::{Move, MoveCheck, MoveNew, Pin, PinPut, Pod, PodStatus, Shop};
+use crate::cli::{MoveHow, PodAdd, ShopIsolate, ShopMove, ShopPin};
+use crate::client::{Control, Error};
+use crate::command::pod::or_known_pods;
+use crate::command::{Context, fleet, moves};
+use crate::output::{facts, note, table};
+
+/// `podctl shop move`.
+pub(super) async fn move_to(cx: &Context, control: &Control, wish: ShopMove) -> anyhow::Result<()> {
+    let ShopMove {
+        shop,
+        to,
+        how,
+        dry_run,
+    } = wish;
+    // Asked for first: a slip in a name gets a better answer than a move could give.
+    known(control, &shop, control.shop(&shop).await).await?;
+    or_known_pods(control, &to, control.pod(&to).await).await?;
+    let new = order(shop, to, &how);
+    if dry_run {
+        let check = control.move_check(&new).await?;
+        return Ok(cx.out.result(&check, check_text)?);
+    }
+    begin(cx, control, &new, how.watch).await
+}
+
+fn order(shop: String, to: String, how: &MoveHow) -> MoveNew {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    MoveNew {
+        shop,
+        to,
+        reason: how.reason.clone(),
+        observe_ms: how.observe.map(ms),
+    }
+}
+
+async fn begin(cx: &Context, control: &Control, new: &MoveNew, watch: bool) -> anyhow::Result<()> {
+    let begun = control.move_begin(new).await?;
+    if watch {
+        return moves::watch::to_arrival(cx, control, &begun).await;
+    }
+    Ok(cx.out.result(&begun, |it| {
+        format!(
+            "{}\nfollow it with `podctl move watch {}`",
+            moves::print::headline(it),
+            it.shop.handle
+        )
+    })?)
+}
+
+fn check_text(check: &MoveCheck) -> String {
+    let MoveCheck {
+        back,
+        tables,
+        rows,
+        bytes,
+        seconds,
+    } = check;
+    let lines = tables.iter().map(|it| {
+        [
+            it.name.clone(),
+            it.rows.to_string(),
+            indicatif::HumanBytes(it.bytes).to_string(),
+        ]
+    });
+    let list = table("no tables", ["table", "rows", "size"], lines.collect());
+    let sums = facts(&[
+        ("rows", rows.to_string()),
+        ("size", indicatif::HumanBytes(*bytes).to_string()),
+        (
+            "estimate",
+            format!("about {seconds} s until the shop changes hands"),
+        ),
+    ]);
+    let kind = if *back {
+        "it can move back: what is there already is compared and not copied again"
+    } else {
+        "it can move"
+    };
+    format!("{list}\n\n{sums}\n{kind}; nothing was begun")
+}
+
+/// What `isolate` answers where there is nothing to do.
+#[derive(Serialize)]
+struct AloneAlready<'a> {
+    shop: &'a Shop,
+    alone: bool,
+}
+
+/// `podctl shop isolate`: to a pod with no other shop.
+pub(super) async fn isolate(
+    cx: &Context,
+    control: &Control,
+    wish: ShopIsolate,
+) -> anyhow::Result<()> {
+    let ShopIsolate { shop, how } = wish;
+    let shop = known(control, &shop, control.shop(&shop).await).await?;
+    let pods = control.pods().await?;
+    let own = pods.iter().find(|pod| pod.id == shop.pod.id);
+    if own.is_some_and(|pod| pod.shops == 1) {
+        let alone = AloneAlready {
+            shop: &shop,
+            alone: true,
+        };
+        return Ok(cx.out.result(&alone, |it| {
+            format!(
+                "{} is alone in {} already",
+                it.shop.handle, it.shop.pod.name
+            )
+        })?);
+    }
+    refuse_early(control, &shop).await?;
+    let target = match empty_pod(&shop, &pods) {
+        Some(pod) => {
+            if pod.max_shops > 1 {
+                note(&format!(
+                    "{0} takes up to {1} shops; `podctl pod drain {0}` keeps others out once the shop is there",
+                    pod.name, pod.max_shops
+                ));
+            }
+            pod.id
+        }
+        None => add_pod(cx, &shop).await?,
+    };
+    let new = order(shop.id.to_string(), target.to_string(), &how);
+    begin(cx, control, &new, how.watch).await
+}
+
+/// What would refuse the move anyway must not cost a new pod first.
+async fn refuse_early(control: &Control, shop: &Shop) -> anyhow::Result<()> {
+    if let Some(pin) = &shop.pinned {
+        bail!(
+            "{0} is pinned to {1}; take the pin away with `podctl shop unpin {0}`",
+            shop.handle,
+            pin.name
+        );
+    }
+    match control.move_show(&shop.id.to_string()).await {
+        Ok(latest) if latest.open => bail!(
+            "{} has an open move, {}, which is {}; see `podctl move show {1}`",
+            shop.handle,
+            latest.id,
+            latest.state
+        ),
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// An active pod of the shop's region without any shop, and with none on its way there.
+fn empty_pod<'a>(shop: &Shop, pods: &'a [Pod]) -> Option<&'a Pod> {
+    pods.iter().find(|pod| {
+        pod.status == PodStatus::Active
+            && pod.shops == 0
+            && pod.max_shops > 0
+            && shop.region.as_ref().is_none_or(|r| *r == pod.region)
+    })
+}
+
+/// Adds one with room for this shop alone.
+async fn add_pod(cx: &Context, shop: &Shop) -> anyhow::Result<PodId> {
+    if cx.is_remote() {
+        bail!("no pod is empty; add one where the fleet runs (`podctl pod add`), then repeat this");
+    }
+    note("no pod is empty; adding one with room for this shop alone");
+    let wish = PodAdd {
+        name: None,
+        id: None,
+        region: shop.region.clone(),
+        pool: None,
+        class: None,
+        max_shops: Some(1),
+    };
+    fleet::add(cx, wish).await.map(|pod| pod.id).map_err(|e| {
+        anyhow!(e).context(format!(
+            "the pod for {0} could not be added; when `podctl apply` has brought it up, repeat `podctl shop isolate {0}`",
+            shop.handle
+        ))
+    })
+}
+
+/// `podctl shop pin`.
+pub(super) async fn pin(cx: &Context, control: &Control, wish: ShopPin) -> anyhow::Result<()> {
+    let ShopPin { shop, pod, reason } = wish;
+    if let Some(pod) = &pod {
+        or_known_pods(control, pod, control.pod(pod).await).await?;
+    }
+    let answer = control.shop_pin(&shop, &PinPut { pod, reason }).await;
+    let pin: Pin = known(control, &shop, answer).await?;
+    Ok(cx.out.result(&pin, |pin| {
+        format!("{} is pinned to {}", pin.shop.handle, pin.pod.name)
+    })?)
+}
+
+/// `podctl shop unpin`.
+pub(super) async fn unpin(cx: &Context, control: &Control, shop: &str) -> anyhow::Result<()> {
+    known(control, shop, control.shop_unpin(shop).await).await?;
+    let shop = control.shop(shop).await?;
+    Ok(cx
+        .out
+        .result(&shop, |shop| format!("{} may be moved again", shop.handle))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(id: u64, region: &str, status: PodStatus, shops: u64) -> Pod {
+        Pod {
+            id: PodId::new(id).unwrap(),
+            name: format!("pod-{id}"),
+            region: region.into(),
+            pool: "shared".into(),
+            class: "small".into(),
+            max_shops: 5,
+            status,
+            shops,
+            term: 1,
+            version: 1,
+            endpoints: Vec::new(),
+        }
+    }
+
+    fn shop(region: Option<&str>) -> Shop {
+        let json = serde_json::json!({
+            "id": 1, "handle": "milk", "plan": "standard", "currency": "USD", "region": region, "status": "active",
+            "hosts": [], "pod": { "id": 1, "name": "pod-1" }, "epoch": 1, "state": "serving", "version": 1, "move": null,
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn an_isolated_shop_gets_an_empty_active_pod_of_its_region() {
+        let pods = [
+            pod(1, "eu", PodStatus::Active, 2),
+            pod(2, "eu", PodStatus::Draining, 0),
+            pod(3, "us", PodStatus::Active, 0),
+            pod(4, "eu", PodStatus::Active, 0),
+        ];
+        let id = |region| empty_pod(&shop(region), &pods).map(|pod| pod.id.get());
+        assert_eq!(id(None), Some(3));
+        assert_eq!(id(Some("eu")), Some(4));
+        assert_eq!(id(Some("asia")), None);
+    }
+}
