@@ -37,7 +37,9 @@ pub(crate) struct Entry<'a> {
     pub(crate) status: u16,
     /// The kind of an answer of the edge's own.
     pub(crate) problem: Option<&'static str>,
-    pub(crate) forwards: u8,
+    pub(crate) forwards: u16,
+    /// How long it was parked.
+    pub(crate) parked: Option<Duration>,
     /// The last reason of a pod that said "not here".
     pub(crate) fence: Option<&'static str>,
     pub(crate) bytes_in: usize,
@@ -196,6 +198,9 @@ fn json(out: &mut Vec<u8>, stamp: &str, ms: u32, entry: &Entry<'_>) {
     if let Some(fence) = entry.fence {
         put!(out, r#","fence":"{fence}""#);
     }
+    if let Some(parked) = entry.parked {
+        put!(out, r#","parked_us":{}"#, parked.as_micros());
+    }
     put!(
         out,
         r#","bytes_in":{},"bytes_out":{},"took_us":{}"#,
@@ -233,6 +238,9 @@ fn plain(out: &mut Vec<u8>, stamp: &str, ms: u32, entry: &Entry<'_>) {
     }
     if let Some(fence) = entry.fence {
         put!(out, " fence={fence}");
+    }
+    if let Some(parked) = entry.parked {
+        put!(out, " parked_us={}", parked.as_micros());
     }
     put!(
         out,
@@ -290,6 +298,7 @@ mod tests {
             status: 200,
             problem: None,
             forwards: 1,
+            parked: Some(Duration::from_micros(7)),
             fence: None,
             bytes_in: 0,
             bytes_out: 12,

@@ -10,12 +10,14 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use shared::telemetry::MetricsText;
 
+use crate::park::Parking;
 use crate::routes::{Routes, Standing};
 
 /// What the admin port shows.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) routes: Arc<Routes>,
+    pub(crate) parking: Arc<Parking>,
     pub(crate) metrics: MetricsText,
     pub(crate) stopping: Arc<AtomicBool>,
 }
@@ -49,6 +51,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
 
 async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
     admin.routes.observe();
+    admin.parking.observe();
     let content_type = (header::CONTENT_TYPE, MetricsText::CONTENT_TYPE);
     ([content_type], admin.metrics.render())
 }

@@ -12,6 +12,7 @@ use crate::catalog::CatalogSettings;
 use crate::connection::Patience;
 use crate::identify::Domains;
 use crate::keys::Keys;
+use crate::park;
 use crate::reply::Drain;
 use crate::trusted::TrustedProxies;
 use crate::upstream::PeerSettings;
@@ -57,9 +58,6 @@ const HEALTH_EVERY: Duration = Duration::from_millis(250);
 /// What is in flight at SIGTERM has this long. The fleet gives all parts together 20 s.
 const STOP: Duration = Duration::from_secs(5);
 
-// A write in a pod may take 2 s, a fence 5 s, a park at the edge 10 s; the answer may take longer than all of them.
-const PARK_WINDOW: Duration = Duration::from_secs(10);
-const _: () = assert!(PARK_WINDOW.as_millis() < ANSWER.as_millis());
 const _: () = assert!(CONNECT.as_millis() < ANSWER.as_millis());
 const _: () = assert!(SHOP_IN_FLIGHT_MAX < POD_IN_FLIGHT_MAX);
 
@@ -78,6 +76,7 @@ pub struct Config {
     pub(crate) access_log: bool,
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    pub(crate) park: park::Settings,
     pub(crate) telemetry: Settings,
 }
 
@@ -136,6 +135,9 @@ impl Config {
         let access_log = s.or("access_log", true);
         let limits = s.section("limits", Limits::read);
         let timeouts = s.section("timeouts", Timeouts::read);
+        let park = s.section("park", |s| {
+            park::Settings::read(s, timeouts.answer, limits.connections_max)
+        });
         let telemetry = s.section("telemetry", Settings::read);
         let control = control?;
         Some(Self {
@@ -158,6 +160,7 @@ impl Config {
             access_log,
             limits,
             timeouts,
+            park,
             telemetry,
         })
     }

@@ -22,7 +22,7 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     TimingDigest, UniqueID, UniqueIDType,
 };
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -32,6 +32,9 @@ use crate::reply::Reply;
 
 /// A header and a small body go out in one segment and one system call; larger bodies pass by the buffer.
 const WRITE_BUFFER: usize = 4096;
+
+/// A parked client that has sent more than is read is looked at so often: its place is free within a second of its leaving.
+const HUNG_UP_LOOK: Duration = Duration::from_millis(250);
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -128,6 +131,19 @@ impl ClientStream {
         tcp.set_nodelay(true)?;
         let tcp = BufWriter::with_capacity(WRITE_BUFFER, tcp);
         Ok(Self { tcp, connection })
+    }
+
+    /// Returns when the client has closed its side, or the connection is broken. Nothing is read: the kernel tells it beside
+    /// whatever waits to be read.
+    pub(crate) async fn hung_up(&self) {
+        loop {
+            match self.tcp.get_ref().ready(Interest::READABLE).await {
+                Ok(ready) if ready.is_read_closed() => return,
+                // Bytes wait, and go on being ready to be read; only time can tell more.
+                Ok(_) => tokio::time::sleep(HUNG_UP_LOOK).await,
+                Err(_) => return,
+            }
+        }
     }
 
     fn poll_refuse(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 use rand::RngExt as _;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::connection::Connection;
 use crate::identify::Named;
 use crate::limits::{PodPermit, ShopPermit};
+use crate::park::{Place, Reason};
 use crate::reply::Reply;
 use crate::upstream::{Pod, Process};
 
@@ -27,7 +28,15 @@ pub(crate) struct Context {
     pub(crate) process: Option<Arc<Process>>,
     /// Processes that could not be connected to.
     pub(crate) tried: Vec<SocketAddr>,
-    pub(crate) forwards: u8,
+    pub(crate) forwards: u16,
+    /// Those of them that ended in a park.
+    pub(crate) parks: u16,
+    /// How long it was parked, all times together.
+    pub(crate) parked: Duration,
+    /// The seat of a request that is or was parked, until a pod has answered it.
+    pub(crate) place: Option<Place>,
+    /// It was let through to ask whether a shop that is fenced for too long takes requests again.
+    pub(crate) scout: bool,
     pub(crate) again: Again,
     /// The last reason of a pod that said "not here".
     pub(crate) fence: Option<&'static str>,
@@ -48,8 +57,6 @@ pub(crate) struct Route {
     pub(crate) shop: ShopId,
     pub(crate) epoch: Epoch,
     pub(crate) named: Named,
-    /// Whether the route table says so, or a pod's mark.
-    pub(crate) by_table: bool,
     pub(crate) pod: Arc<Pod>,
 }
 
@@ -68,6 +75,8 @@ pub(crate) enum Again {
     Send,
     /// Yes, after the catalog was asked.
     Refresh,
+    /// Yes, after it was parked, because the pod said so or the shop's gate is closed.
+    Park(Option<Reason>),
 }
 
 impl Context {
@@ -86,6 +95,10 @@ impl Context {
             process: None,
             tried: Vec::new(),
             forwards: 0,
+            parks: 0,
+            parked: Duration::ZERO,
+            place: None,
+            scout: false,
             again: Again::No,
             fence: None,
             reply: None,

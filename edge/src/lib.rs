@@ -2,7 +2,7 @@
 //!
 //! In reading order. What must never come in here: SQL, anything of a pod's application, a blocking DNS look-up.
 //! Pingora is used only in `proxy`, `reply`, `connection`, `listener`, `upstream` and `run`; what is decided is decided
-//! by pure functions in `identify`, `retry`, `headers` and `limits`.
+//! by pure functions and structures in `identify`, `retry`, `headers`, `limits` and `park`.
 
 mod config;
 pub use config::Config;
@@ -36,6 +36,8 @@ mod limits;
 mod listener;
 // What is counted.
 mod metrics;
+// Requests that wait for their shop's pod.
+mod park;
 // A request's way through the edge, as Pingora's phases.
 mod proxy;
 // The edge's own answers.

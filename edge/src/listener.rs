@@ -124,6 +124,7 @@ impl Acceptor {
                 status: kind.status(),
                 problem: Some(kind.slug()),
                 forwards: 0,
+                parked: None,
                 fence: None,
                 bytes_in: 0,
                 bytes_out: 0,

@@ -16,7 +16,7 @@ pub(crate) struct Metrics {
     pub(crate) route_misses: Counter,
     errors: Vec<(Kind, Counter)>,
     fences: [Counter; 4],
-    give_ups: [(Why, Counter); 6],
+    give_ups: [(Why, Counter); Why::ALL.len()],
     pub(crate) limited_shop: Counter,
     pub(crate) limited_pod: Counter,
     pub(crate) connections: Gauge,

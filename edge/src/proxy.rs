@@ -15,6 +15,7 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use shared::error::Kind;
 use shared::wire::Fence;
+use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
 use crate::connection::Connection;
@@ -22,6 +23,7 @@ use crate::context::{Again, Context};
 use crate::identify::Domains;
 use crate::limits::ShopsInFlight;
 use crate::metrics::Metrics;
+use crate::park::{Parking, Reason};
 use crate::reply::{self, Drain, Reply};
 use crate::retry::{Next, Sent, Why, after_fence};
 use crate::routes::Routes;
@@ -29,6 +31,8 @@ use crate::upstream::Health;
 
 // Taking a request in: whose it is, and whether there is room.
 mod admit;
+// Waiting until the shop's pod takes requests.
+mod parked;
 // Where a request goes after a pod said "not here".
 mod reroute;
 // What a pod is sent, and what is left of its answer.
@@ -44,6 +48,9 @@ pub(crate) struct Edge {
     pub(crate) routes: Arc<Routes>,
     pub(crate) domains: Domains,
     pub(crate) shops: Arc<ShopsInFlight>,
+    pub(crate) parking: Arc<Parking>,
+    /// Says when the edge stops.
+    pub(crate) stop: watch::Receiver<bool>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) access_log: Option<Arc<AccessLog>>,
     pub(crate) header_bytes_max: usize,
@@ -95,13 +102,17 @@ impl ProxyHttp for Edge {
 
     async fn upstream_peer(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         context: &mut Context,
     ) -> Result<Box<HttpPeer>> {
-        if std::mem::replace(&mut context.again, Again::No) == Again::Refresh
-            && let Err(reply) = self.reroute(context).await
-        {
-            return Err(refused(context, reply));
+        match std::mem::replace(&mut context.again, Again::No) {
+            Again::No | Again::Send => {}
+            Again::Refresh => {
+                if let Err(reply) = self.reroute(context).await {
+                    return Err(refused(context, reply));
+                }
+            }
+            Again::Park(reason) => self.park(session, context, reason).await?,
         }
         if context.process.is_none() {
             let route = context.route.as_ref();
@@ -132,7 +143,12 @@ impl ProxyHttp for Edge {
             }
         }
         context.reply = Some(admit::UNREACHABLE);
-        error.set_retry(context.tried.len() < CONNECTS_MAX);
+        let again = context.tried.len() < CONNECTS_MAX;
+        if !again && context.place.is_some() {
+            // It waits on for the pod, or for another one.
+            context.again = Again::Park(Some(Reason::Unready));
+        }
+        error.set_retry(again || context.again != Again::No);
         error
     }
 
@@ -244,13 +260,16 @@ impl Edge {
         let sent = Sent {
             pod: route.pod_id(),
             epoch: route.epoch,
-            by_table: route.by_table,
-            forwards: context.forwards,
+            forwards: context.forwards - context.parks,
             replayable: !session.retry_buffer_truncated(),
         };
         context.again = match after_fence(fence, sent) {
             Next::Follow { pod, epoch } => self.follow(context, pod, epoch),
             Next::Refresh => Again::Refresh,
+            Next::Park(reason) => {
+                context.parks += 1;
+                Again::Park(Some(reason))
+            }
             Next::GiveUp(why) => return refused(context, self.give_up(why)),
         };
         context.process = None;

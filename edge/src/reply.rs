@@ -75,8 +75,11 @@ pub(crate) async fn send(
     keep: bool,
     drain: Drain,
 ) -> Result<()> {
-    if session.response_written().is_some() {
-        // The answer of a pod has begun; a second one would be read as its body.
+    if session
+        .response_written()
+        .is_some_and(|said| !said.status.is_informational())
+    {
+        // The answer of a pod has begun; a second one would be read as its body. (`100 Continue` is none.)
         return Ok(());
     }
     let html = wants_html(&session.req_header().headers);

@@ -3,13 +3,19 @@
 //! Invariant 4: the edge never sends again what a pod may have executed. So it sends again only after a 421 with a
 //! fence, which a pod gives before it begins, and after a connect that failed, when nothing was sent. A pod that
 //! broke off after the request was sent may have executed it: that is 502, for reads too.
+//!
+//! Two bounds hold. A request that is sent from pod to pod (`moved`, `stale`) is forwarded [`FORWARDS_MAX`] times. One that
+//! is parked (`fenced`, `unready`) is sent again until its window is over, which the tries that ended in a park do not
+//! count for: `park::Settings::tries_max` bounds them all.
 
 use shared::wire::Fence;
 use shared::{Epoch, PlacementState, PodId};
 
+use crate::park::Reason;
+
 /// How often one request is forwarded at most: to the pod of the table, where its mark points, where a refreshed
 /// table points, and once more for a shop that moves again meanwhile.
-pub(crate) const FORWARDS_MAX: u8 = 4;
+pub(crate) const FORWARDS_MAX: u16 = 4;
 
 /// What the answer was given to.
 #[derive(Debug, Clone, Copy)]
@@ -18,10 +24,8 @@ pub(crate) struct Sent {
     pub(crate) pod: PodId,
     /// The epoch it was told.
     pub(crate) epoch: Epoch,
-    /// Whether the route table names this pod, or the request only followed a mark to it.
-    pub(crate) by_table: bool,
-    /// How often the request was forwarded, this time included.
-    pub(crate) forwards: u8,
+    /// How often the request was forwarded, this time included, but those that ended in a park.
+    pub(crate) forwards: u16,
     /// Whether all of the body that was read so far is kept.
     pub(crate) replayable: bool,
 }
@@ -38,6 +42,8 @@ pub(crate) enum Next {
     },
     /// Ask the catalog, then see [`after_refresh`].
     Refresh,
+    /// Wait until the pod takes requests, or the shop is elsewhere.
+    Park(Reason),
     /// Tell the client to come back.
     GiveUp(Why),
 }
@@ -45,10 +51,22 @@ pub(crate) enum Next {
 /// Why a request was not sent again; the label of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The shop is changing hands.
-    Fenced,
-    /// The pod has no primary.
-    Unready,
+    /// It was parked for a whole window.
+    Window,
+    /// Too many requests of its shop are parked.
+    Shop,
+    /// Too many requests are parked.
+    All,
+    /// The bodies of parked requests take up too much memory.
+    Bytes,
+    /// Its shop is fenced for longer than requests are parked for.
+    Fence,
+    /// Its pod lost its primary again too soon.
+    Gap,
+    /// It was sent too often.
+    Tries,
+    /// The edge stops.
+    Stopping,
     /// [`FORWARDS_MAX`] is reached.
     Forwards,
     /// The body is larger than what is kept of it.
@@ -61,9 +79,15 @@ pub(crate) enum Why {
 
 impl Why {
     /// All of them, for metrics.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Fenced,
-        Self::Unready,
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Window,
+        Self::Shop,
+        Self::All,
+        Self::Bytes,
+        Self::Fence,
+        Self::Gap,
+        Self::Tries,
+        Self::Stopping,
         Self::Forwards,
         Self::Body,
         Self::Catalog,
@@ -73,8 +97,14 @@ impl Why {
     /// The label.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Fenced => "fenced",
-            Self::Unready => "unready",
+            Self::Window => "window",
+            Self::Shop => "shop",
+            Self::All => "all",
+            Self::Bytes => "bytes",
+            Self::Fence => "fence",
+            Self::Gap => "gap",
+            Self::Tries => "tries",
+            Self::Stopping => "stopping",
             Self::Forwards => "forwards",
             Self::Body => "body",
             Self::Catalog => "catalog",
@@ -85,8 +115,15 @@ impl Why {
     /// What the client reads.
     pub(crate) const fn client_text(self) -> &'static str {
         match self {
-            Self::Fenced => "The shop is being moved. Try again in a moment.",
-            Self::Unready => "The shop's database is changing servers. Try again in a moment.",
+            Self::Window | Self::Fence | Self::Gap | Self::Tries => {
+                "The shop is being moved, or its database changes servers, and that takes long. Nothing was done; try again in a moment."
+            }
+            Self::Shop | Self::All | Self::Bytes => {
+                "The shop is being moved, or its database changes servers, and too many requests wait for that. Nothing was done; try again in a moment."
+            }
+            Self::Stopping => {
+                "The shop is being moved, or its database changes servers, and the edge that would have waited for that stops. Nothing was done; try again."
+            }
             Self::Body => {
                 "The shop was being moved while this large body was sent. Nothing was done; send it again."
             }
@@ -100,21 +137,23 @@ impl Why {
 /// What to do after a pod answered "not here".
 pub(crate) fn after_fence(fence: Fence, sent: Sent) -> Next {
     let again = match fence {
-        // Only the pod that the table names is believed, and only about a newer epoch: an old mark cannot lead in a
-        // circle.
-        Fence::Moved { pod, epoch } if sent.by_table && epoch > sent.epoch && pod != sent.pod => {
+        // The table's pod is believed, and so is whom its mark names, about a newer epoch: a shop may have moved twice
+        // since the table was made, and epochs only grow, so no marks lead in a circle.
+        Fence::Moved { pod, epoch } if epoch > sent.epoch && pod != sent.pod => {
             Next::Follow { pod, epoch }
         }
         Fence::Moved { .. } | Fence::Stale { .. } => Next::Refresh,
-        Fence::Fenced => return Next::GiveUp(Why::Fenced),
-        Fence::Unready => return Next::GiveUp(Why::Unready),
+        Fence::Fenced => Next::Park(Reason::Fenced),
+        Fence::Unready => Next::Park(Reason::Unready),
     };
     if !sent.replayable {
-        Next::GiveUp(Why::Body)
-    } else if sent.forwards >= FORWARDS_MAX {
-        Next::GiveUp(Why::Forwards)
-    } else {
-        again
+        return Next::GiveUp(Why::Body);
+    }
+    match again {
+        Next::Follow { .. } | Next::Refresh if sent.forwards >= FORWARDS_MAX => {
+            Next::GiveUp(Why::Forwards)
+        }
+        Next::Follow { .. } | Next::Refresh | Next::Park(_) | Next::GiveUp(_) => again,
     }
 }
 
@@ -171,14 +210,13 @@ mod tests {
         Sent {
             pod,
             epoch,
-            by_table: true,
             forwards: 1,
             replayable: true,
         }
     }
 
     #[test]
-    fn a_mark_is_followed_only_from_the_table_s_pod_and_forward() {
+    fn a_mark_is_followed_only_forward() {
         let first = sent(pod(1), epoch(3));
         let moved = |p, e| Fence::Moved {
             pod: pod(p),
@@ -191,11 +229,14 @@ mod tests {
         assert_eq!(after_fence(moved(2, 4), first), follow);
         assert_eq!(after_fence(moved(2, 3), first), Next::Refresh, "not newer");
         assert_eq!(after_fence(moved(1, 4), first), Next::Refresh, "to itself");
-        let followed = Sent {
-            by_table: false,
-            ..first
+        // The mark of a pod that a mark led to: the table is two moves old.
+        let second = sent(pod(2), epoch(4));
+        let on = Next::Follow {
+            pod: pod(3),
+            epoch: epoch(5),
         };
-        assert_eq!(after_fence(moved(2, 4), followed), Next::Refresh);
+        assert_eq!(after_fence(moved(3, 5), second), on);
+        assert_eq!(after_fence(moved(1, 3), second), Next::Refresh, "back");
     }
 
     #[test]
@@ -220,13 +261,22 @@ mod tests {
     }
 
     #[test]
-    fn a_shop_that_changes_hands_is_not_asked_again() {
-        let first = sent(pod(1), epoch(3));
-        assert_eq!(after_fence(Fence::Fenced, first), Next::GiveUp(Why::Fenced));
-        assert_eq!(
-            after_fence(Fence::Unready, first),
-            Next::GiveUp(Why::Unready)
-        );
+    fn a_shop_that_changes_hands_is_waited_for_however_often_it_was_asked() {
+        let last = Sent {
+            forwards: FORWARDS_MAX,
+            ..sent(pod(1), epoch(3))
+        };
+        let large = Sent {
+            replayable: false,
+            ..last
+        };
+        for (fence, reason) in [
+            (Fence::Fenced, Reason::Fenced),
+            (Fence::Unready, Reason::Unready),
+        ] {
+            assert_eq!(after_fence(fence, last), Next::Park(reason));
+            assert_eq!(after_fence(fence, large), Next::GiveUp(Why::Body));
+        }
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use shared::RouteTable;
 use shared::routes::wire::{Changes, Now};
 use shared::routes::{Fault, Refusal, check_replacement};
+use shared::{Epoch, PlacementState, PodId, RouteTable, ShopId};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
@@ -32,6 +32,8 @@ pub(crate) struct Routes {
     asked: watch::Sender<Option<Instant>>,
     nudge: Notify,
     changed: Notify,
+    /// Counts the changes of the table, for those who look at single rows.
+    changes: watch::Sender<u64>,
     pub(crate) metrics: RouteMetrics,
 }
 
@@ -58,6 +60,7 @@ impl Routes {
             asked: watch::Sender::new(None),
             nudge: Notify::new(),
             changed: Notify::new(),
+            changes: watch::Sender::new(0),
             metrics: RouteMetrics::new(),
         }
     }
@@ -103,7 +106,7 @@ impl Routes {
             check_replacement(held, &table)?;
         }
         self.put(table);
-        self.changed.notify_one();
+        self.note_change();
         Ok(())
     }
 
@@ -125,9 +128,26 @@ impl Routes {
         let applied = applied?;
         if applied > 0 {
             self.metrics.changes.increment(applied as u64);
-            self.changed.notify_one();
+            self.note_change();
         }
         Ok(())
+    }
+
+    fn note_change(&self) {
+        self.changed.notify_one();
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Wakes at each change of the table.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Where the table places a shop.
+    pub(crate) fn placed(&self, shop: ShopId) -> Option<(PodId, Epoch, PlacementState)> {
+        let table = self.table();
+        let placement = table.as_ref()?.lookup_shop(shop)?;
+        Some((placement.pod, placement.epoch, placement.state))
     }
 
     /// Makes the pods what table and keys say.

@@ -21,17 +21,19 @@ use tokio_util::task::TaskTracker;
 
 use crate::access_log::AccessLog;
 use crate::admin::{self, Admin};
-use crate::catalog::Follower;
+use crate::catalog::{CatalogSettings, Follower};
 use crate::config::Config;
 use crate::disk::{self, Keeper};
 use crate::limits::ShopsInFlight;
 use crate::listener::{self, Acceptor};
 use crate::metrics::Metrics;
+use crate::park::{self, Parking};
 use crate::proxy::Edge;
 use crate::routes::Routes;
 use crate::upstream::{Pods, health};
 
-/// Pingora's own bound on the attempts of one request; `retry::FORWARDS_MAX` and the connects are the edge's.
+/// Pingora's own bound on the attempts of one request, above what may be parked; `retry::FORWARDS_MAX`, the connects and
+/// `park::Settings::tries_max` are the edge's.
 const ATTEMPTS_MAX: usize = 16;
 /// The file is some seconds behind: a shop made meanwhile would get a 404 at first. A control server that answers does
 /// so in milliseconds; one that does not must not keep the edge from serving by its file.
@@ -51,6 +53,7 @@ pub struct App {
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
     routes: Arc<Routes>,
+    parking: Arc<Parking>,
     follower: Follower,
     keeper: Keeper,
     access_log: Option<Arc<AccessLog>>,
@@ -75,6 +78,7 @@ impl App {
             access_log,
             limits,
             timeouts,
+            park,
             telemetry: settings,
         } = config;
         let requests = threads_for("requests", threads)?;
@@ -83,16 +87,17 @@ impl App {
         let listeners = listeners.collect::<Result<_, _>>()?;
         let admin_listener = bind(&control, admin)?;
         let routes = Arc::new(Routes::new(Pods::new(peers), keys, catalog.max_stale));
-        disk::load(&routes, &catalog.state_file);
-        let keeper = Keeper::new(Arc::clone(&routes), catalog.state_file.clone());
-        let follower = Follower::new(Arc::clone(&routes), catalog)
-            .context("cannot make the client of the control servers")?;
+        let (keeper, follower) = start_table(&routes, catalog)?;
         let access_log = start_log(access_log, &settings)?;
         let metrics = Arc::new(Metrics::new());
+        let parking = Parking::new(park);
+        let (stop, stopped) = watch::channel(false);
         let edge = Edge {
             routes: Arc::clone(&routes),
             domains,
             shops: ShopsInFlight::new(limits.shop_in_flight_max),
+            parking: Arc::clone(&parking),
+            stop: stopped.clone(),
             metrics: Arc::clone(&metrics),
             access_log: access_log.clone(),
             header_bytes_max: limits.header_bytes_max,
@@ -103,9 +108,8 @@ impl App {
             drain,
             traces: telemetry.traces(),
         };
-        let (stop, stopped) = watch::channel(false);
         let acceptor = Arc::new(Acceptor {
-            proxy: proxy(edge, threads, limits.pod_idle_connections_max),
+            proxy: proxy(edge, threads, limits.pod_idle_connections_max, &park),
             patience,
             trusted: trusted_proxies,
             metrics,
@@ -123,6 +127,7 @@ impl App {
             stop,
             stopping: Arc::new(AtomicBool::new(false)),
             routes,
+            parking,
             follower,
             keeper,
             access_log,
@@ -153,6 +158,7 @@ impl App {
             stop,
             stopping,
             routes,
+            parking,
             mut follower,
             mut keeper,
             access_log,
@@ -162,6 +168,7 @@ impl App {
         } = self;
         let admin = admin::router(Admin {
             routes: Arc::clone(&routes),
+            parking: Arc::clone(&parking),
             metrics: telemetry.metrics(),
             stopping: Arc::clone(&stopping),
         });
@@ -173,6 +180,8 @@ impl App {
             tokio::spawn(reload_on_hangup(Arc::clone(&routes), token));
             let pods = Arc::clone(&routes);
             tokio::spawn(async move { health::watch(&pods.pods, health_every).await });
+            let (park, table) = (Arc::clone(&parking), Arc::clone(&routes));
+            tokio::spawn(async move { park.run(&table).await });
             let following = tokio::spawn(async move { follower.run().await });
             if !routes.refresh(CATCH_UP_MAX).await {
                 tracing::warn!("no control server has answered yet");
@@ -213,6 +222,18 @@ fn threads_for(what: &'static str, count: usize) -> anyhow::Result<Runtime> {
         .with_context(|| format!("cannot start the threads for {what}"))
 }
 
+/// Fills the table from disk; returns what keeps it there, and what follows the catalog.
+fn start_table(
+    routes: &Arc<Routes>,
+    catalog: CatalogSettings,
+) -> anyhow::Result<(Keeper, Follower)> {
+    disk::load(routes, &catalog.state_file);
+    let keeper = Keeper::new(Arc::clone(routes), catalog.state_file.clone());
+    let follower = Follower::new(Arc::clone(routes), catalog)
+        .context("cannot make the client of the control servers")?;
+    Ok((keeper, follower))
+}
+
 fn start_log(wanted: bool, settings: &Settings) -> anyhow::Result<Option<Arc<AccessLog>>> {
     if !wanted {
         return Ok(None);
@@ -226,10 +247,15 @@ fn bind(on: &Runtime, address: SocketAddr) -> anyhow::Result<TcpListener> {
     listener::bind(address).with_context(|| format!("cannot listen on {address}"))
 }
 
-fn proxy(edge: Edge, threads: usize, idle_max: usize) -> Arc<HttpProxy<Edge>> {
+fn proxy(
+    edge: Edge,
+    threads: usize,
+    idle_max: usize,
+    park: &park::Settings,
+) -> Arc<HttpProxy<Edge>> {
     let conf = ServerConf {
         threads,
-        max_retries: ATTEMPTS_MAX,
+        max_retries: ATTEMPTS_MAX + park.tries_max(),
         upstream_keepalive_pool_size: idle_max,
         ..ServerConf::default()
     };

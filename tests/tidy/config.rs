@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use regex::Regex;
 
 /// The files that read configuration.
-pub(crate) const READERS: [&str; 7] = [
+pub(crate) const READERS: [&str; 8] = [
     "infra/src/fleet_file.rs",
     "edge/src/config.rs",
+    "edge/src/park/settings.rs",
     "pod/src/config.rs",
     "pod/src/config/limits.rs",
     "pod/src/shop/limits.rs",

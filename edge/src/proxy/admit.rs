@@ -7,7 +7,7 @@ use shared::PlacementState;
 use shared::error::Kind;
 
 use super::Edge;
-use crate::context::{Context, Route, unix_ms};
+use crate::context::{Again, Context, Route, unix_ms};
 use crate::cookie::{self, Remembered};
 use crate::identify::{self, BadHost, Named};
 use crate::reply::Reply;
@@ -103,7 +103,6 @@ impl Edge {
             shop: placement.shop,
             epoch: placement.epoch,
             named,
-            by_table: true,
             pod: Arc::clone(&pod),
         });
         match placement.state {
@@ -111,7 +110,11 @@ impl Edge {
             PlacementState::Serving | PlacementState::Frozen => {}
             PlacementState::Offline => return Err(Kind::Offline.into()),
         }
-        self.enter(context, placement.shop, &pod)
+        self.arrive(session, context)?;
+        if context.again == Again::No {
+            self.enter(context, placement.shop, &pod)?;
+        }
+        Ok(())
     }
 
     fn enter(

@@ -73,6 +73,7 @@ fn entry<'a>(
         status,
         problem: context.reply.map(|reply| reply.kind.slug()),
         forwards: context.forwards,
+        parked: (!context.parked.is_zero()).then_some(context.parked),
         fence: context.fence,
         bytes_in: session.body_bytes_read(),
         bytes_out: session.body_bytes_sent(),

@@ -25,6 +25,7 @@ use crate::context::unix_ms;
 use crate::identify::Domains;
 use crate::keys::Keys;
 use crate::listener::Acceptor;
+use crate::park::Settings;
 use crate::trusted::TrustedProxies;
 use crate::upstream::{PeerSettings, Pods};
 
@@ -76,6 +77,11 @@ impl FakePod {
     async fn dead() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
+    }
+
+    /// What it does from now on.
+    fn does(&self, deed: Deed) {
+        *self.deeds.lock() = [deed].into();
     }
 
     fn seen(&self) -> Vec<Seen> {
@@ -160,11 +166,16 @@ struct Rig {
     address: SocketAddr,
     routes: Arc<Routes>,
     keys: FleetKeys,
-    _stop: watch::Sender<bool>,
+    parking: Arc<Parking>,
+    stop: watch::Sender<bool>,
 }
 
 impl Rig {
     fn start(pods: &[(u64, &[SocketAddr])]) -> Self {
+        Self::parking(pods, park_settings())
+    }
+
+    fn parking(pods: &[(u64, &[SocketAddr])], settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("key");
         let keys = FleetKeys::generate("k1").unwrap();
@@ -185,12 +196,21 @@ impl Rig {
         ));
         routes.replace(table(pods)).unwrap();
         let metrics = Arc::new(Metrics::new());
-        let mut proxy = HttpProxy::new(
-            edge(Arc::clone(&routes), Arc::clone(&metrics)),
-            Arc::new(ServerConf::default()),
-        );
-        proxy.handle_init_modules();
         let (stop, stopped) = watch::channel(false);
+        let parking = Parking::new(settings);
+        let conf = ServerConf {
+            max_retries: 16 + settings.tries_max(),
+            ..ServerConf::default()
+        };
+        let edge = Edge {
+            parking: Arc::clone(&parking),
+            stop: stopped.clone(),
+            ..edge(Arc::clone(&routes), Arc::clone(&metrics))
+        };
+        let mut proxy = HttpProxy::new(edge, Arc::new(conf));
+        proxy.handle_init_modules();
+        let (park, table) = (Arc::clone(&parking), Arc::clone(&routes));
+        tokio::spawn(async move { park.run(&table).await });
         let acceptor = Arc::new(Acceptor {
             proxy: Arc::new(proxy),
             patience: Patience {
@@ -211,8 +231,21 @@ impl Rig {
             address,
             routes,
             keys,
-            _stop: stop,
+            parking,
+            stop,
         }
+    }
+
+    /// The table places the shop there from now on.
+    fn places(&self, pod: u64, epoch: u64) {
+        let version = self.routes.table().as_ref().unwrap().version() + 1;
+        let now = Now::Shop(shop(pod, epoch));
+        let changes = Changes {
+            incarnation: 1,
+            version,
+            changes: vec![Change { version, now }],
+        };
+        self.routes.apply(&changes).unwrap();
     }
 
     /// A catalog that gives these placements of the shop, one after each question.
@@ -281,6 +314,8 @@ fn edge(routes: Arc<Routes>, metrics: Arc<Metrics>) -> Edge {
             platform: domain,
         },
         shops: ShopsInFlight::new(10),
+        parking: Parking::new(park_settings()),
+        stop: watch::channel(false).1,
         metrics,
         access_log: None,
         header_bytes_max: 8192,
@@ -293,6 +328,20 @@ fn edge(routes: Arc<Routes>, metrics: Arc<Metrics>) -> Edge {
             time: Duration::from_millis(300),
         },
         traces: false,
+    }
+}
+
+fn park_settings() -> Settings {
+    Settings {
+        window: Duration::from_secs(2),
+        shop_max: 10,
+        all_max: 20,
+        bytes_max: 1024 * 1024,
+        fence_max: Duration::from_secs(4),
+        unready_gap: Duration::ZERO,
+        probe_every: Duration::from_millis(100),
+        drain_shop_max: 4,
+        drain_pod_max: 8,
     }
 }
 
@@ -334,3 +383,4 @@ fn status(answer: &str) -> &str {
 }
 
 mod cases;
+mod parked;

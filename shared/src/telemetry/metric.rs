@@ -70,6 +70,11 @@ metrics! {
     CLIENTS_GONE = "podhost_edge_clients_gone_total", Counter, Count, "Requests whose client left before the answer ended.";
     LIMITED = "podhost_edge_limited_total", Counter, Count, "Requests refused at a limit on what is in flight, by reason: shop or pod.";
     GIVE_UPS = "podhost_edge_give_ups_total", Counter, Count, "Requests not sent again after a 421, by reason.";
+    PARKED = "podhost_edge_parked", Gauge, Count, "Requests that hold a seat while their shop is fenced or its pod has no primary.";
+    PARKED_BYTES = "podhost_edge_parked_bytes", Gauge, Bytes, "Bodies kept for parked requests.";
+    PARKED_TOTAL = "podhost_edge_parked_total", Counter, Count, "Requests that were parked, by reason: fenced or unready.";
+    PARK_REFUSED_AGAIN = "podhost_edge_park_refused_again_total", Counter, Count, "Parked requests that were sent to ask and were refused again.";
+    PARK_SENT = "podhost_edge_park_sent_total", Counter, Count, "Parked requests that were sent to their pod, by what for: probe (to ask) or drain (since it takes requests).";
     LOG_LINES_DROPPED = "podhost_edge_log_lines_dropped_total", Counter, Count, "Lines of the access log that nobody took in time.";
     ROUTE_CHANGES = "podhost_route_changes_total", Counter, Count, "Changes applied to the edge's table.";
     CATALOG_FAILURES = "podhost_catalog_failures_total", Counter, Count, "Calls of the edge to control servers that failed.";

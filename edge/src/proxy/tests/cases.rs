@@ -117,19 +117,7 @@ async fn a_body_too_large_to_keep_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shop_that_changes_hands_is_503_with_a_time_to_come_back() {
-    for fence in ["fenced", "unready"] {
-        let pod = FakePod::start([Deed::Fence(fence.into()), Deed::Answer("")]).await;
-        let rig = Rig::start(&[(1, &[pod.address])]);
-        let answer = rig.post(10).await;
-        assert_eq!(status(&answer), "503", "{answer}");
-        assert!(
-            answer.contains("retry-after") && !answer.contains("podhost-fence"),
-            "{answer}"
-        );
-        assert_eq!(pod.seen().len(), 1);
-        assert_eq!(status(&rig.post(10).await), "200");
-    }
+async fn a_fence_that_cannot_be_read_is_nonsense() {
     let pod = FakePod::start([Deed::Fence("what".into())]).await;
     let rig = Rig::start(&[(1, &[pod.address])]);
     assert_eq!(status(&rig.get("/").await), "502");

@@ -1,0 +1,297 @@
+//! The parked requests of all shops, and what they share: room, and the slots of the pods. Pure, like the queues.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use shared::{Epoch, PodId, ShopId};
+
+use super::queue::{Arrival, Period, Queue};
+use super::seats::{Guest, Left, Number, Waker};
+use super::settings::{Reason, Settings};
+use crate::retry::Why;
+
+/// A request that a pod refused, or whose shop is known to refuse.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused {
+    pub(crate) shop: ShopId,
+    /// The pod that it goes to.
+    pub(crate) pod: PodId,
+    /// Why it was refused, and when it was sent; `None` if it was not sent.
+    pub(crate) by_pod: Option<(Reason, Instant)>,
+}
+
+/// All parked requests.
+#[derive(Debug)]
+pub(crate) struct Lot {
+    settings: Settings,
+    queues: HashMap<ShopId, Queue>,
+    next: Number,
+    seats: usize,
+    bytes: usize,
+    /// Requests on their way through an open gate, by pod.
+    slots: HashMap<PodId, usize>,
+    /// Shops whose next request may go, in turn.
+    ring: VecDeque<ShopId>,
+    /// Shops that wait for a slot of their pod.
+    full: HashMap<PodId, VecDeque<ShopId>>,
+    /// Shops in either.
+    queued: HashSet<ShopId>,
+    /// Periods that ended since they were last asked for.
+    ended: Vec<(ShopId, Period)>,
+}
+
+impl Lot {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            queues: HashMap::new(),
+            next: 0,
+            seats: 0,
+            bytes: 0,
+            slots: HashMap::new(),
+            ring: VecDeque::new(),
+            full: HashMap::new(),
+            queued: HashSet::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// What a new request of this shop may do.
+    pub(crate) fn arrive(
+        &mut self,
+        shop: ShopId,
+        write: bool,
+        now: Instant,
+    ) -> Result<Arrival, Why> {
+        match self.queues.get_mut(&shop) {
+            Some(queue) => queue.arrive(write, &self.settings, now),
+            None => Ok(Arrival::Go),
+        }
+    }
+
+    /// Gives a refused request a seat.
+    pub(crate) fn sit(
+        &mut self,
+        refused: Refused,
+        guest: Guest,
+        waker: Waker,
+        now: Instant,
+    ) -> Result<Number, Why> {
+        self.close(refused, now)?;
+        self.make_room(refused.shop, guest)?;
+        let number = self.next;
+        self.next += 1;
+        let queue = self.queue(refused, now);
+        queue.sit(number, guest, waker);
+        self.seats += 1;
+        self.bytes += guest.bytes;
+        self.run(refused.shop, now);
+        Ok(number)
+    }
+
+    /// Brings a refused request back to its seat.
+    pub(crate) fn back(
+        &mut self,
+        refused: Refused,
+        number: Number,
+        waker: Waker,
+        now: Instant,
+    ) -> Result<(), Why> {
+        self.close(refused, now)?;
+        let back = self.queue(refused, now).back(number, waker);
+        // A seat is taken away only for room.
+        let pod = back.map_err(|()| Why::All)?;
+        self.free(pod);
+        self.run(refused.shop, now);
+        Ok(())
+    }
+
+    fn close(&mut self, refused: Refused, now: Instant) -> Result<(), Why> {
+        let settings = self.settings;
+        let queue = self.queue(refused, now);
+        match refused.by_pod {
+            Some((reason, sent)) => queue.close(reason, sent, &settings, now),
+            None => Ok(()),
+        }
+    }
+
+    fn queue(&mut self, refused: Refused, now: Instant) -> &mut Queue {
+        let queues = self.queues.entry(refused.shop);
+        queues.or_insert_with(|| Queue::new(refused.pod, now))
+    }
+
+    /// Sees to it that there is room. Where there is none in all, a shop with more than its share gives way.
+    fn make_room(&mut self, shop: ShopId, guest: Guest) -> Result<(), Why> {
+        let mine = self.queues.get(&shop).map_or(0, Queue::seats);
+        if mine >= self.settings.shop_max {
+            return Err(Why::Shop);
+        }
+        let why = if self.seats >= self.settings.all_max {
+            Why::All
+        } else if self.bytes + guest.bytes > self.settings.bytes_max {
+            Why::Bytes
+        } else {
+            return Ok(());
+        };
+        let largest = self.queues.values_mut().max_by_key(|queue| queue.waiting());
+        let largest = largest.filter(|queue| queue.waiting() > mine + 1);
+        let left = largest.map_or(Left::default(), |queue| queue.evict_newest(why));
+        self.settle(left);
+        let room = self.seats < self.settings.all_max
+            && self.bytes + guest.bytes <= self.settings.bytes_max;
+        if room { Ok(()) } else { Err(why) }
+    }
+
+    /// The rest of a request's body has come.
+    pub(crate) fn whole(&mut self, shop: ShopId, number: Number) {
+        if let Some(queue) = self.queues.get_mut(&shop) {
+            queue.whole(number);
+        }
+    }
+
+    /// A pod answered a request that was sent from its seat, and did not refuse it.
+    pub(crate) fn passed(&mut self, shop: ShopId, number: Number, waited: Duration, now: Instant) {
+        let Some(queue) = self.queues.get_mut(&shop) else {
+            return;
+        };
+        queue.waited(waited);
+        let left = queue.passed(number, now);
+        self.settle(left);
+        self.run(shop, now);
+    }
+
+    /// A request gives its seat up, wherever it is.
+    pub(crate) fn leave(&mut self, shop: ShopId, number: Number, waited: Duration, now: Instant) {
+        let Some(queue) = self.queues.get_mut(&shop) else {
+            return;
+        };
+        queue.waited(waited);
+        let left = queue.leave(number);
+        self.settle(left);
+        self.run(shop, now);
+    }
+
+    /// A request that was let through to ask was not refused.
+    pub(crate) fn scouted(&mut self, shop: ShopId, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(&shop) {
+            queue.open(now);
+        }
+        self.run(shop, now);
+    }
+
+    /// The shop has another place: by the table, or (with an epoch) by a mark.
+    pub(crate) fn routed(&mut self, shop: ShopId, pod: PodId, mark: Option<Epoch>, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(&shop) {
+            queue.routed(pod, mark.map(|epoch| (pod, epoch)), now);
+        }
+        self.run(shop, now);
+    }
+
+    /// Does what time alone does, and says when to come again.
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Instant> {
+        for shop in self.known() {
+            let Some(queue) = self.queues.get_mut(&shop) else {
+                continue;
+            };
+            let (pods, left) = queue.advance(&self.settings, now);
+            for pod in pods {
+                self.free(Some(pod));
+            }
+            for left in left {
+                self.settle(left);
+            }
+            self.run(shop, now);
+        }
+        let due = self.queues.values().filter_map(|q| q.due(&self.settings));
+        due.min()
+    }
+
+    /// What a seat left is free again.
+    fn settle(&mut self, left: Left) {
+        self.seats -= left.seats;
+        self.bytes -= left.bytes;
+        self.free(left.pod);
+    }
+
+    fn free(&mut self, pod: Option<PodId>) {
+        let Some(pod) = pod else { return };
+        if let Some(slots) = self.slots.get_mut(&pod) {
+            *slots -= 1;
+            if *slots == 0 {
+                self.slots.remove(&pod);
+            }
+        }
+        if let Some(waiting) = self.full.get_mut(&pod) {
+            self.ring.extend(waiting.pop_front());
+            if waiting.is_empty() {
+                self.full.remove(&pod);
+            }
+        }
+    }
+
+    /// Sends all that may go, beginning with this shop's, and forgets what need not be known.
+    fn run(&mut self, shop: ShopId, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(&shop) {
+            queue.probe(&self.settings, now);
+            if queue.wants(&self.settings).is_some() && self.queued.insert(shop) {
+                self.ring.push_back(shop);
+            }
+        }
+        while let Some(next) = self.ring.pop_front() {
+            self.follow(next, now);
+        }
+        let Some(queue) = self.queues.get_mut(&shop) else {
+            return;
+        };
+        let forgotten = queue.forgotten(&self.settings).is_some_and(|at| at <= now);
+        let ended = queue.end(forgotten, now);
+        self.ended.extend(ended.map(|period| (shop, period)));
+        if forgotten && queue.forgotten(&self.settings).is_some_and(|at| at <= now) {
+            self.queues.remove(&shop);
+        }
+    }
+
+    /// The next request of a shop whose turn it is.
+    fn follow(&mut self, shop: ShopId, now: Instant) {
+        let queue = self.queues.get_mut(&shop);
+        let wanted = queue.and_then(|queue| Some((queue.wants(&self.settings)?, queue)));
+        let Some((pod, queue)) = wanted else {
+            self.queued.remove(&shop);
+            return;
+        };
+        let slots = self.slots.entry(pod).or_insert(0);
+        if *slots >= self.settings.drain_pod_max {
+            self.full.entry(pod).or_default().push_back(shop);
+        } else if queue.follow(now) {
+            *slots += 1;
+            self.ring.push_back(shop);
+        } else {
+            self.queued.remove(&shop);
+        }
+    }
+
+    /// The shops of which something is known.
+    pub(crate) fn known(&self) -> Vec<ShopId> {
+        self.queues.keys().copied().collect()
+    }
+
+    /// How many they are.
+    pub(crate) fn shops(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Requests that wait, or were sent and may come back.
+    pub(crate) const fn seats(&self) -> usize {
+        self.seats
+    }
+
+    /// Bytes of bodies that are kept for them.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The periods that ended.
+    pub(crate) fn take_ended(&mut self) -> Vec<(ShopId, Period)> {
+        std::mem::take(&mut self.ended)
+    }
+}

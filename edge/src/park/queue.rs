@@ -1,0 +1,326 @@
+//! Whether the pod of one shop takes requests, and the seats of those that wait until it does: a pure structure, told
+//! what happens and when.
+//!
+//! The gate is closed while the pod refuses. Meanwhile one seat at a time is sent to ask, the probe; once the gate is open
+//! the others follow, so many at a time.
+
+use std::time::{Duration, Instant};
+
+use shared::{Epoch, PodId};
+
+use super::seats::{Guest, Left, Number, Seats, Turn, Waker};
+use super::settings::{Reason, Settings};
+use crate::retry::Why;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    /// The pod takes requests, as far as is known.
+    Open,
+    /// It refuses.
+    Closed {
+        since: Instant,
+        next_probe: Instant,
+        /// From one probe to the next.
+        gap: Duration,
+    },
+    /// It has refused for so long that nobody waits any more.
+    Shut { next_probe: Instant },
+}
+
+/// What a new request may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Go to the pod.
+    Go,
+    /// Wait with the others.
+    Wait,
+    /// Go to the pod, and tell what it said.
+    Scout,
+}
+
+/// A time in which a shop's requests were parked, for the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Period {
+    pub(crate) reason: Reason,
+    pub(crate) since: Instant,
+    /// Requests that took a seat.
+    pub(crate) parked: u64,
+    /// How often one of them was sent and refused again.
+    pub(crate) refused: u64,
+    /// The longest that one of them waited.
+    pub(crate) longest: Duration,
+}
+
+/// One shop's gate and seats.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    gate: Gate,
+    seats: Seats,
+    /// The pod that they will be sent to, as far as is known.
+    pod: PodId,
+    /// Where another request was told that the shop is.
+    hint: Option<(PodId, Epoch)>,
+    /// When the request was sent that was refused last.
+    refused: Instant,
+    opened: Option<Instant>,
+    period: Option<Period>,
+    /// When the last period of `unready` ended.
+    unready_ended: Option<Instant>,
+    /// When a request came last.
+    touched: Instant,
+}
+
+impl Queue {
+    pub(crate) fn new(pod: PodId, now: Instant) -> Self {
+        Self {
+            gate: Gate::Open,
+            seats: Seats::default(),
+            pod,
+            hint: None,
+            refused: now,
+            opened: None,
+            period: None,
+            unready_ended: None,
+            touched: now,
+        }
+    }
+
+    /// The pod refused a request that was sent at `sent`: closes the gate, unless it was opened since then, or may not be
+    /// closed again so soon.
+    pub(crate) fn close(
+        &mut self,
+        reason: Reason,
+        sent: Instant,
+        settings: &Settings,
+        now: Instant,
+    ) -> Result<(), Why> {
+        self.touched = now;
+        match self.gate {
+            Gate::Shut { .. } => Err(Why::Fence),
+            Gate::Closed { .. } => {
+                self.refused = self.refused.max(sent);
+                Ok(())
+            }
+            Gate::Open if self.opened.is_some_and(|opened| sent < opened) => Ok(()),
+            Gate::Open => {
+                let soon = |ended: Instant| now < ended + settings.unready_gap;
+                let again = self.period.is_none() && self.unready_ended.is_some_and(soon);
+                if again && reason == Reason::Unready {
+                    return Err(Why::Gap);
+                }
+                self.refused = sent;
+                self.hint = None;
+                let gap = settings.probe_first();
+                self.gate = Gate::Closed {
+                    since: now,
+                    next_probe: now + gap,
+                    gap,
+                };
+                self.period.get_or_insert(Period {
+                    reason,
+                    since: now,
+                    parked: 0,
+                    refused: 0,
+                    longest: Duration::ZERO,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// What a new request may do.
+    pub(crate) fn arrive(
+        &mut self,
+        write: bool,
+        settings: &Settings,
+        now: Instant,
+    ) -> Result<Arrival, Why> {
+        let known = now < self.touched + settings.known();
+        self.touched = now;
+        match &mut self.gate {
+            Gate::Open => Ok(Arrival::Go),
+            // Where nobody waits nobody asks, and it may be over since long.
+            Gate::Closed { .. } if self.seats.len() == 0 && !known => {
+                self.open(now);
+                Ok(Arrival::Go)
+            }
+            Gate::Closed { .. } if write => Ok(Arrival::Wait),
+            // A fenced shop can be read, mostly.
+            Gate::Closed { .. } => Ok(Arrival::Go),
+            Gate::Shut { .. } if !write => Ok(Arrival::Go),
+            Gate::Shut { next_probe } if *next_probe <= now => {
+                *next_probe = now + settings.probe_every;
+                Ok(Arrival::Scout)
+            }
+            Gate::Shut { .. } => Err(Why::Fence),
+        }
+    }
+
+    /// A request takes a seat.
+    pub(crate) fn sit(&mut self, number: Number, guest: Guest, waker: Waker) {
+        if let Some(period) = &mut self.period {
+            period.parked += 1;
+        }
+        self.seats.sit(number, guest, waker);
+    }
+
+    /// A request that was sent and refused goes back to its seat; returns the pod whose slot it held. `Err` if the seat
+    /// was taken away meanwhile.
+    pub(crate) fn back(&mut self, number: Number, waker: Waker) -> Result<Option<PodId>, ()> {
+        if let Some(period) = &mut self.period {
+            period.refused += 1;
+        }
+        self.seats.back(number, waker)
+    }
+
+    /// The rest of a request's body has come.
+    pub(crate) fn whole(&mut self, number: Number) {
+        self.seats.whole(number);
+    }
+
+    /// The pod answered a request that was sent, with anything but a refusal.
+    pub(crate) fn passed(&mut self, number: Number, now: Instant) -> Left {
+        if let Some((write, since)) = self.seats.sent(number) {
+            // A read says nothing for writes, and what was sent before a refusal nothing about the time after it.
+            if (write || !self.seats.a_write_waits()) && since >= self.refused {
+                self.open(now);
+            }
+        }
+        self.seats.leave(number)
+    }
+
+    /// A request gives its seat up.
+    pub(crate) fn leave(&mut self, number: Number) -> Left {
+        self.seats.leave(number)
+    }
+
+    /// Another request of the shop was answered, or sent elsewhere: it has a route, or an owner, that takes requests.
+    pub(crate) fn open(&mut self, now: Instant) {
+        self.gate = Gate::Open;
+        self.opened = Some(now);
+    }
+
+    /// The shop's place is another: in the table, or by a mark (`hint`).
+    pub(crate) fn routed(&mut self, pod: PodId, hint: Option<(PodId, Epoch)>, now: Instant) {
+        self.pod = pod;
+        let newest = self
+            .hint
+            .into_iter()
+            .chain(hint)
+            .max_by_key(|(_, epoch)| *epoch);
+        self.hint = newest;
+        self.open(now);
+    }
+
+    /// Sends one to ask, if it is time.
+    pub(crate) fn probe(&mut self, settings: &Settings, now: Instant) -> bool {
+        let Gate::Closed {
+            next_probe, gap, ..
+        } = &mut self.gate
+        else {
+            return false;
+        };
+        if *next_probe > now || !self.seats.send_probe(Turn::Probe(self.hint), now) {
+            return false;
+        }
+        *gap = (*gap * 2).min(settings.probe_every);
+        *next_probe = now + *gap;
+        true
+    }
+
+    /// The pod at which the next one needs a slot; `None` where nobody may follow.
+    pub(crate) fn wants(&self, settings: &Settings) -> Option<PodId> {
+        let follows = self.gate == Gate::Open
+            && self.seats.waiting() > 0
+            && self.seats.slots() < settings.drain_shop_max;
+        follows.then_some(self.pod)
+    }
+
+    /// Sends the next one, who has that slot.
+    pub(crate) fn follow(&mut self, now: Instant) -> bool {
+        self.seats.send_next(self.pod, Turn::Follow(self.hint), now)
+    }
+
+    /// What time alone does: who is on its way for long keeps nobody waiting, and a gate that is closed for too long is
+    /// shut. Returns the pods whose slots are free, and what those left that were refused.
+    pub(crate) fn advance(&mut self, settings: &Settings, now: Instant) -> (Vec<PodId>, Vec<Left>) {
+        let freed = self.seats.expire(settings.slot(), now);
+        let mut left = Vec::new();
+        if let Gate::Closed { since, .. } = self.gate
+            && now >= since + settings.fence_max
+        {
+            let next_probe = now + settings.probe_every;
+            self.gate = Gate::Shut { next_probe };
+            while self.seats.waiting() > 0 {
+                left.push(self.seats.evict_newest(Why::Fence));
+            }
+        }
+        (freed, left)
+    }
+
+    /// Refuses the newest that waits.
+    pub(crate) fn evict_newest(&mut self, why: Why) -> Left {
+        self.seats.evict_newest(why)
+    }
+
+    /// When time alone will change something.
+    pub(crate) fn due(&self, settings: &Settings) -> Option<Instant> {
+        if self.seats.waiting() == 0 {
+            return self.forgotten(settings);
+        }
+        let gate = match self.gate {
+            Gate::Open | Gate::Shut { .. } => None,
+            Gate::Closed {
+                since, next_probe, ..
+            } => {
+                let shut = since + settings.fence_max;
+                let probe = (!self.seats.is_asking()).then_some(next_probe);
+                Some(probe.map_or(shut, |probe| probe.min(shut)))
+            }
+        };
+        gate.into_iter()
+            .chain(self.seats.expiry(settings.slot()))
+            .min()
+    }
+
+    /// When nothing of this needs to be known any longer; `None` while there are seats.
+    pub(crate) fn forgotten(&self, settings: &Settings) -> Option<Instant> {
+        if self.seats.len() > 0 {
+            return None;
+        }
+        let ended = self.unready_ended.map(|ended| ended + settings.unready_gap);
+        Some(match self.gate {
+            Gate::Open => ended.unwrap_or(self.touched),
+            Gate::Closed { .. } => self.touched + settings.known(),
+            Gate::Shut { .. } => self.touched + settings.idle(),
+        })
+    }
+
+    /// The period, if it has ended by now, or everything is forgotten.
+    pub(crate) fn end(&mut self, forgotten: bool, now: Instant) -> Option<Period> {
+        let over = self.gate == Gate::Open && self.seats.waiting() == 0;
+        if !over && !forgotten {
+            return None;
+        }
+        let period = self.period.take()?;
+        if period.reason == Reason::Unready {
+            self.unready_ended = Some(now);
+        }
+        Some(period)
+    }
+
+    /// Notes how long a request of this period has waited.
+    pub(crate) fn waited(&mut self, time: Duration) {
+        if let Some(period) = &mut self.period {
+            period.longest = period.longest.max(time);
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.seats.waiting()
+    }
+
+    pub(crate) fn seats(&self) -> usize {
+        self.seats.len()
+    }
+}

@@ -1,0 +1,265 @@
+//! Waiting until the shop's pod takes requests, or the shop is elsewhere.
+
+use std::time::Instant;
+
+use http::{Method, header};
+use pingora_error::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+use shared::error::Kind;
+use shared::{Epoch, PodId};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+use super::{Edge, admit, refused};
+use crate::connection::ClientStream;
+use crate::context::{Again, Context};
+use crate::park::{Arrival, BODY_MAX, Guest, Reason, Refused, Turn};
+use crate::reply::Reply;
+use crate::retry::{Refreshed, Why, after_refresh};
+
+/// A newer place than the one that refused.
+type Hint = Option<(PodId, Epoch)>;
+
+/// Why a request whose turn it was could not go.
+enum Stuck {
+    /// Nothing is in the way for ever: it goes back to its seat.
+    Later,
+    /// The client is told.
+    Reply(Reply),
+}
+
+impl Edge {
+    /// Whether a new request may go to its pod; where its shop is known to refuse it, it is parked before anything is sent.
+    pub(super) fn arrive(&self, session: &Session, context: &mut Context) -> Result<(), Reply> {
+        let Some(route) = &context.route else {
+            return Ok(());
+        };
+        match self.parking.arrive(route.shop, may_write(session)) {
+            Ok(Arrival::Go) => Ok(()),
+            Ok(Arrival::Scout) => {
+                context.scout = true;
+                Ok(())
+            }
+            Ok(Arrival::Wait) => {
+                context.again = Again::Park(None);
+                Ok(())
+            }
+            Err(why) => Err(self.give_up(why)),
+        }
+    }
+
+    /// Parks the request until its turn comes, and says where it goes then.
+    pub(super) async fn park(
+        &self,
+        session: &mut Session,
+        context: &mut Context,
+        reason: Option<Reason>,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let done = self.turns(session, context, reason).await;
+        context.parked += begun.elapsed();
+        if done.is_err()
+            && let Some(place) = context.place.take()
+            && context.reply.is_some()
+        {
+            place.refuse();
+        }
+        done
+    }
+
+    async fn turns(
+        &self,
+        session: &mut Session,
+        context: &mut Context,
+        reason: Option<Reason>,
+    ) -> Result<()> {
+        let mut by_pod = reason.map(|reason| (reason, context.forwarded));
+        loop {
+            context.shop_permit = None;
+            context.pod_permit = None;
+            context.process = None;
+            context.tried.clear();
+            if usize::from(context.forwards) >= self.parking.settings.tries_max() {
+                return Err(refused(context, self.give_up(Why::Tries)));
+            }
+            let turn = match self.sit(session, context, by_pod) {
+                Ok(turn) => turn,
+                Err(why) => return Err(refused(context, self.give_up(why))),
+            };
+            let hint = match self.wait(session, context, turn).await? {
+                Turn::Probe(hint) => {
+                    self.parking.count_probe();
+                    hint
+                }
+                Turn::Follow(hint) => {
+                    self.parking.count_drained();
+                    hint
+                }
+                Turn::Refused(why) => return Err(refused(context, self.give_up(why))),
+            };
+            match self.go(context, hint) {
+                Ok(()) => return Ok(()),
+                Err(Stuck::Later) => by_pod = Some((Reason::Unready, Some(Instant::now()))),
+                Err(Stuck::Reply(reply)) => return Err(refused(context, reply)),
+            }
+        }
+    }
+
+    /// Takes a seat, or goes back to it.
+    fn sit(
+        &self,
+        session: &mut Session,
+        context: &mut Context,
+        by_pod: Option<(Reason, Option<Instant>)>,
+    ) -> Result<oneshot::Receiver<Turn>, Why> {
+        let Some(route) = &context.route else {
+            return Err(Why::Unchanged);
+        };
+        let (shop, pod) = (route.shop, route.pod_id());
+        let refused = Refused {
+            shop,
+            pod,
+            by_pod: by_pod.map(|(reason, sent)| (reason, sent.unwrap_or(context.started))),
+        };
+        let turn = if let Some(place) = &context.place {
+            place.back(refused)?
+        } else {
+            let guest = Guest {
+                write: may_write(session),
+                whole: session.is_body_done(),
+                bytes: kept_bytes(session),
+            };
+            let (place, turn) = self.parking.sit(refused, guest)?;
+            context.place = Some(place);
+            turn
+        };
+        // The table may have changed while the pod answered, when nobody watched this row.
+        let was = (route.pod_id(), route.epoch);
+        match after_refresh(was, self.routes.placed(shop)) {
+            Refreshed::Send { pod, .. } => self.parking.routed(shop, pod, None),
+            Refreshed::Gone | Refreshed::Offline => self.parking.routed(shop, pod, None),
+            Refreshed::GiveUp(_) => {}
+        }
+        Ok(turn)
+    }
+
+    /// Waits for the turn, the end of the window, or the edge's. Meanwhile a small body is read, so that it can be sent
+    /// whenever the turn comes, and the connection is watched.
+    async fn wait(
+        &self,
+        session: &mut Session,
+        context: &Context,
+        turn: oneshot::Receiver<Turn>,
+    ) -> Result<Turn> {
+        let Some(place) = &context.place else {
+            return Ok(Turn::Refused(Why::Unchanged));
+        };
+        let deadline = place.since() + self.parking.settings.window;
+        let mut stop = self.stop.clone();
+        let told = async move {
+            tokio::select! {
+                biased;
+                told = turn => told.unwrap_or(Turn::Refused(Why::All)),
+                _ = stop.wait_for(|stop| *stop) => Turn::Refused(Why::Stopping),
+                () = sleep_until(deadline.into()) => Turn::Refused(Why::Window),
+            }
+        };
+        tokio::pin!(told);
+        if reads_body(session) {
+            session.enable_retry_buffering();
+            while !session.is_body_done() {
+                tokio::select! {
+                    biased;
+                    told = &mut told => return Ok(told),
+                    part = session.read_request_body() => part.map_err(|e| e.into_down())?,
+                };
+            }
+            place.whole();
+        }
+        tokio::select! {
+            biased;
+            told = &mut told => Ok(told),
+            () = client_left(session) => {
+                let left = "the client left while its request was parked";
+                Err(Error::explain(ErrorType::ConnectionClosed, left).into_down())
+            }
+        }
+    }
+
+    /// Sends the request where table or mark now say, or once more to the pod that refused it.
+    fn go(&self, context: &mut Context, hint: Hint) -> Result<(), Stuck> {
+        let Some(route) = &context.route else {
+            return Err(Stuck::Reply(admit::UNREACHABLE));
+        };
+        let (shop, was) = (route.shop, (route.pod_id(), route.epoch));
+        let by_table = match after_refresh(was, self.routes.placed(shop)) {
+            Refreshed::Send { pod, epoch } => (pod, epoch),
+            Refreshed::GiveUp(_) => was,
+            Refreshed::Gone => return Err(Stuck::Reply(Kind::UnknownShop.into())),
+            Refreshed::Offline => return Err(Stuck::Reply(Kind::Offline.into())),
+        };
+        let newer = hint.filter(|(_, epoch)| *epoch > by_table.1);
+        let (pod, epoch) = newer.unwrap_or(by_table);
+        // It had its permits when it came; the place of others, it does not take.
+        context.shop_permit = self.shops.enter(shop);
+        if context.shop_permit.is_none() || self.turn_to(context, pod, epoch).is_err() {
+            return Err(Stuck::Later);
+        }
+        let route = context.route.as_ref();
+        context.process = route.and_then(|route| route.pod.pick(&[]));
+        if context.process.is_none() {
+            return Err(Stuck::Later);
+        }
+        Ok(())
+    }
+
+    /// A pod answered, and did not refuse.
+    pub(super) fn not_refused(&self, context: &mut Context) {
+        if let Some(place) = context.place.take() {
+            place.passed();
+        }
+        if std::mem::take(&mut context.scout)
+            && let Some(route) = &context.route
+        {
+            self.parking.scouted(route.shop);
+        }
+    }
+}
+
+/// Whether a request may change something, as far as its method says (RFC 9110 section 9.2.1).
+fn may_write(session: &Session) -> bool {
+    let method = &session.req_header().method;
+    ![Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
+}
+
+/// The length of the body, if it says one.
+fn length(session: &Session) -> Option<usize> {
+    let length = session.req_header().headers.get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// Whether the body is read while its request is parked. Not one whose length is unknown, or more than can be kept to be
+/// sent again; nor one whose client waits to be told to send it. They wait where they are, unread.
+fn reads_body(session: &mut Session) -> bool {
+    let waits = session.req_header().headers.contains_key(header::EXPECT);
+    !waits && !session.is_body_done() && length(session).is_some_and(|length| length <= BODY_MAX)
+}
+
+/// What of the body is kept, or will be.
+fn kept_bytes(session: &mut Session) -> usize {
+    if reads_body(session) {
+        length(session).unwrap_or(0)
+    } else {
+        session.body_bytes_read().min(BODY_MAX)
+    }
+}
+
+/// Returns when the client has gone. Nothing is read, so that nothing that it sends is lost.
+async fn client_left(session: &Session) {
+    let http = session.as_http1();
+    let stream = http.and_then(|http| (**http.stream()).as_any().downcast_ref::<ClientStream>());
+    match stream {
+        Some(stream) => stream.hung_up().await,
+        None => std::future::pending().await,
+    }
+}
