@@ -130,7 +130,7 @@ async fn ask_all(app: &App, at: &Endpoint, role: Role) -> Result<Vec<String>, sq
         Role::Replica => config.pools.at_replica(),
     };
     faults.extend(server::too_few_connections(&variables, wanted));
-    faults.extend(server::wrong_rights(raw, &mysql.database).await?);
+    faults.extend(server::wrong_rights(raw, &mysql.user, &mysql.database).await?);
     faults.extend(schema::wrong_identity(raw, config.pod).await?);
     if let Role::Primary = role {
         faults.extend(schema::wrong_ledger(raw).await?);

@@ -201,7 +201,7 @@ async fn a_pod_names_each_server_setting_that_is_unsafe(fleet: &Fleet) -> Result
     Ok(())
 }
 
-/// A database user that may log in and nothing else: named with what it lacks; and a wrong password: named without it.
+/// A database user that may read and nothing else: named with what it lacks; and a wrong password: named without it.
 async fn a_user_without_rights_is_named(fleet: &Fleet) -> Result<()> {
     let pod = fleet.shop(1).await?.pod;
     let primary = fleet.primary(1).await?;
@@ -211,7 +211,7 @@ async fn a_user_without_rights_is_named(fleet: &Fleet) -> Result<()> {
     fs::write(&file, password).context("write a password")?;
     primary
         .run(&format!(
-            "create user if not exists weak@'%' identified by '{password}'"
+            "create user if not exists weak@'%' identified by '{password}'; grant select on podhost.* to weak@'%'"
         ))
         .await?;
     let replicas = fleet.replicas(1).await?;
@@ -242,6 +242,12 @@ async fn a_user_without_rights_is_named(fleet: &Fleet) -> Result<()> {
     primary.run("drop user weak@'%'").await?;
     let said = format!("{:#}", weak.err().context("it started without rights")?);
     ensure!(said.contains("weak"), "the user is not named: {said}");
+    for right in ["INSERT", "UPDATE", "DELETE"] {
+        ensure!(
+            said.contains(right),
+            "that it lacks {right} is not said: {said}"
+        );
+    }
     let wrong = OwnPod::start(fleet, pod, use_account("podhost_app")).await;
     let said = format!(
         "{:#}",

@@ -156,6 +156,16 @@ async fn bad_input_to_the_control_server_names_the_field(fleet: &Fleet) -> Resul
         before,
         "a refused shop is there"
     );
+    names_who_is_not_there(&control).await
+}
+
+async fn names_who_is_not_there(control: &Control) -> Result<()> {
+    let answer = control.operator(Call::get("/v1/shops/nobody")).await?;
+    let problem = answer.wants_problem(404, "not-found")?;
+    ensure!(
+        problem["detail"].to_string().contains("nobody"),
+        "who is not there is not said: {problem}"
+    );
     Ok(())
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn list() -> Vec<Test> {
             up_without_a_usable_mysqld_says_so,
             up_with_a_taken_port_says_so,
             up_on_a_full_disk_says_so,
+            up_on_a_disk_that_fills_meanwhile_says_so,
     ]
 }
 
@@ -265,14 +266,33 @@ async fn up_with_a_taken_port_says_so() -> Result<()> {
     let (code, said) = up(&folder.path().join("home"), &port, None).await?;
     ensure!(code == Some(1), "{code:?}: {said}");
     ensure!(said.contains(&port), "the port is not named: {said}");
+    ensure!(
+        !folder.path().join("home/run/mysql-1-1.json").exists(),
+        "servers were started before the ports were looked at"
+    );
     let left = tests::process::processes_of(folder.path())?;
     ensure!(left.is_empty(), "left: {left:?}");
     Ok(())
 }
 
-/// The home is on a disk with room for a part of the first server's data: said as such, no process left, and what was
-/// half made is not taken for whole by the next start.
+/// The home is on a disk without room for a fleet: said as such before anything is begun.
 async fn up_on_a_full_disk_says_so() -> Result<()> {
+    let said = up_on_a_disk_of("24m", "true").await?;
+    ensure!(said.contains("MB free"), "{said}");
+    Ok(())
+}
+
+/// The disk has room, and somebody else fills it while the first servers' data is copied: said as such, and what was
+/// started by then is ended.
+async fn up_on_a_disk_that_fills_meanwhile_says_so() -> Result<()> {
+    let fill = "(until find \"$1\" -name data.part | grep -q .; do sleep 0.01; done; \
+                fallocate -l 1840M \"$1/filler\") &";
+    up_on_a_disk_of("1900m", fill).await.map(drop)
+}
+
+/// `podctl up` with its home on a small disk of its own, and something to do beside it: it fails with a sentence about the
+/// disk and leaves no process. What it says.
+async fn up_on_a_disk_of(size: &str, beside: &str) -> Result<String> {
     let folder = tempfile::Builder::new()
         .prefix("ph-")
         .tempdir()
@@ -280,9 +300,12 @@ async fn up_on_a_full_disk_says_so() -> Result<()> {
     let home = folder.path().join("home");
     fs::create_dir(&home).context("make a home")?;
     // A mount namespace of its own: the small disk is gone with the process.
-    let script = "mount -t tmpfs -o size=24m tmpfs \"$1\" && exec \"$2\" up --no-demo --edge-port 0 --home \"$1\"";
+    let script = format!(
+        "mount -t tmpfs -o size={size} tmpfs \"$1\" || exit 99\n{beside}\n\
+         exec \"$2\" up --no-demo --edge-port 0 --home \"$1\""
+    );
     let run = Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, "sh"])
+        .args(["--mount", "sh", "-c", &script, "sh"])
         .arg(&home)
         .arg(binary("podctl")?)
         .kill_on_drop(true)
@@ -304,5 +327,5 @@ async fn up_on_a_full_disk_says_so() -> Result<()> {
     ensure!(!said.contains("panicked"), "{said}");
     let left = tests::process::processes_of(folder.path())?;
     ensure!(left.is_empty(), "left: {left:?}");
-    Ok(())
+    Ok(said)
 }

@@ -9,11 +9,12 @@ use tests::fleet::RECOVER_MAX;
 use tests::load::Load;
 use tests::outbox::{Event, events_of};
 use tests::suite::Test;
-use tests::{Fleet, Shop, tests, wait_until};
+use tests::{Fleet, Shop, metrics, tests, wait_until};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![
-        shares: inv3_events_come_in_the_order_of_their_commits, inv3_an_event_that_commits_late_is_not_passed_over;
+        shares: inv3_events_come_in_the_order_of_their_commits, inv3_an_event_that_commits_late_is_not_passed_over,
+            one_process_of_a_pod_relays_at_a_time;
         alone: inv3_events_survive_killed_relays_and_a_stopped_redis;
     ]
 }
@@ -103,6 +104,28 @@ async fn inv3_an_event_that_commits_late_is_not_passed_over(fleet: &Fleet) -> Re
     late.execute("commit").await?;
     let all = events_of(fleet, &shop, 2).await?;
     ensure!(all.iter().any(|e| e.kind == "late"), "{all:?}");
+    Ok(())
+}
+
+/// Events that came up in both processes are relayed by one of them.
+async fn one_process_of_a_pod_relays_at_a_time(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(2).await?;
+    let status = fleet.status().await?;
+    let relayed = async || -> Result<Vec<f64>> {
+        let mut counts = Vec::new();
+        for process in &status.pod(2)?.processes {
+            counts.push(metrics::total(&process.admin, "podhost_outbox_relayed_total").await?);
+        }
+        Ok(counts)
+    };
+    let before = relayed().await?;
+    for n in 0..20 {
+        shop.product(&format!("Mug {n}"), "1.00", 1).await?;
+    }
+    events_of(fleet, &shop, 20).await?;
+    let after = relayed().await?;
+    let at_work = before.iter().zip(&after).filter(|(b, a)| a > b).count();
+    ensure!(at_work == 1, "before {before:?}, after {after:?}");
     Ok(())
 }
 

@@ -24,6 +24,9 @@ const WITHOUT_REPLICAS: Duration = Duration::from_secs(12);
 /// control server, settlers.
 const SESSIONS_MAX: i64 = 2 * (16 + 16) + 40;
 
+/// Commits that hang: one in each place of both processes' pools of writers.
+const HANGING_MAX: i64 = 2 * 16;
+
 /// Under a load whose commits all hang, the primary's sessions stay bounded and strong reads are answered; with the
 /// replicas back the shop sells, and nothing acknowledged is missing or doubled.
 async fn inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions(
@@ -39,7 +42,7 @@ async fn inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions
     }
     let sold = load.seen().orders.len();
     let gone = Instant::now();
-    let (mut most, mut read) = (0, 0);
+    let (mut most, mut hanging, mut read) = (0, 0, 0);
     while gone.elapsed() < WITHOUT_REPLICAS {
         let sessions = primary
             .number(
@@ -48,10 +51,21 @@ async fn inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions
             )
             .await?;
         most = most.max(sessions);
+        let waiting = primary
+            .number(
+                "select count(*) from performance_schema.processlist \
+                 where user = 'podhost_app' and state like '%semi-sync%'",
+            )
+            .await?;
+        hanging = hanging.max(waiting);
         read += usize::from(shop.available(&mug).await.is_ok());
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     ensure!(most <= SESSIONS_MAX, "{most} sessions at the primary");
+    ensure!(
+        (1..=HANGING_MAX).contains(&hanging),
+        "{hanging} commits hang"
+    );
     ensure!(read > 0, "no strong read was answered");
     let meanwhile = load.seen().orders.len() - sold;
     ensure!(

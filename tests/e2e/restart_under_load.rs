@@ -61,12 +61,22 @@ async fn inv3_inv4_an_edge_killed_under_load_loses_and_doubles_nothing(
     reconcile(&shop, &mug, &seen).await
 }
 
-/// A pod process that is stopped in order drains: it says so to the edge, ends what it has begun, and no buyer notices.
+/// Connects of the fleet's edge to pods that failed.
+async fn unconnected(fleet: &Fleet) -> Result<f64> {
+    let status = fleet.status().await?;
+    let edge = status.edges.first().context("an edge")?;
+    let name = "podhost_upstream_attempts_total";
+    tests::metrics::sum(&edge.admin, name, "unconnected").await
+}
+
+/// A pod process that is stopped in order drains: it says so to the edge, which has stopped asking it before it stops
+/// listening; it ends what it has begun, and no buyer notices.
 async fn a_pod_process_that_drains_fails_no_request(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "1.00", 100_000).await?;
     let load = Load::start(&shop, &mug, 4);
     load.sells(20, RECOVER_MAX).await?;
+    let before = unconnected(fleet).await?;
     let process = fleet.unit("pod-1-2")?;
     fleet.hold_down("pod-1-2").await?;
     process
@@ -74,6 +84,11 @@ async fn a_pod_process_that_drains_fails_no_request(fleet: &Fleet) -> Result<()>
         .await
         .context("the drained process ends")?;
     load.sells(20, RECOVER_MAX).await?;
+    let refused = unconnected(fleet).await? - before;
+    ensure!(
+        refused < 0.5,
+        "the edge asked a process that had said it drains, {refused} times, when it was gone"
+    );
     fleet.let_up("pod-1-2").await?;
     load.sells(20, RECOVER_MAX).await?;
     let seen = load.stop().await?;

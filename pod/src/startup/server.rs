@@ -51,6 +51,7 @@ const TOO_MUCH: [&str; 2] = ["SUPER", "CONNECTION_ADMIN"];
 
 pub(super) async fn wrong_rights(
     raw: &mut MySqlConnection,
+    user: &str,
     database: &str,
 ) -> Result<Vec<String>, sqlx::Error> {
     let on_database: Vec<(String,)> = sqlx::query_as(
@@ -81,13 +82,13 @@ pub(super) async fn wrong_rights(
     let mut faults = Vec::new();
     if !missing.is_empty() {
         faults.push(format!(
-            "the account lacks {} on {database}.*",
+            "the account {user} lacks {} on {database}.*",
             missing.join(", ")
         ));
     }
     if !too_much.is_empty() {
         faults.push(format!(
-            "the account has {}, with which it would write to a server that is out of service; revoke it",
+            "the account {user} has {}, with which it would write to a server that is out of service; revoke it",
             too_much.join(", ")
         ));
     }
