@@ -333,11 +333,12 @@ impl Drop for Fleet {
     }
 }
 
+/// One line for a developer: figures, or what is needed after a failure.
 #[expect(
     clippy::print_stderr,
-    reason = "the one line a developer needs after a failure"
+    reason = "a run of tests is watched in a terminal"
 )]
-pub(crate) fn say(text: &str) {
+pub fn say(text: &str) {
     eprintln!("{text}");
 }
 

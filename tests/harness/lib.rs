@@ -44,6 +44,12 @@ pub mod metrics;
 // Many buyers at once, for the tests that break something meanwhile.
 pub mod load;
 
+// What the clients of a shop asked and were told, and whether that can have been.
+pub mod history;
+
+// The whole trade of a shop, for the tests that move it meanwhile.
+pub mod trade;
+
 // Sessions on the fleet's MySQL servers, and the rows that tests look at.
 pub mod mysql;
 pub use mysql::Server;
@@ -70,6 +76,12 @@ pub mod own_pod;
 
 // An edge of the test's own, with an edited config, beside that of the fleet.
 pub mod own_edge;
+
+// Moves of shops, and the copies that they leave.
+pub mod moves;
+
+// Kills at random.
+pub mod killer;
 
 // What a stopped fleet leaves in its logs.
 pub mod logs;

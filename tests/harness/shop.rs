@@ -175,7 +175,7 @@ impl Shop {
 
     /// A merchant's look that is tried again after a 503, as a careful client does: after an outage one process of a pod
     /// finds its primary some hundred milliseconds later than the other.
-    async fn look(&self, path: &str) -> Result<Answer> {
+    pub async fn look(&self, path: &str) -> Result<Answer> {
         let until = std::time::Instant::now() + crate::fleet::RECOVER_MAX;
         loop {
             let answer = self.merchant_get(path).await?;

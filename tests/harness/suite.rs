@@ -23,6 +23,8 @@ use crate::fleet::say;
 const THREADS: usize = 2;
 /// No test takes nearly as long; a hang is cut here and its place named.
 const TEST_MAX: Duration = Duration::from_secs(300);
+/// The same for a long test: an hour, and what comes before and after.
+const LONG_MAX: Duration = Duration::from_secs(90 * 60);
 
 /// The body of a test on a shared fleet.
 pub type OnFleet = for<'a> fn(&'a Fleet) -> LocalBoxFuture<'a, Result<()>>;
@@ -184,11 +186,12 @@ fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
             shared: &shared,
             counts: !matches!(test.body, Body::Own(_)),
         };
-        let run = async { tokio::time::timeout(TEST_MAX, body(test, &shared)).await };
+        let limit = if test.long { LONG_MAX } else { TEST_MAX };
+        let run = async { tokio::time::timeout(limit, body(test, &shared)).await };
         let ended = shared.runtime.block_on(run);
         shared.times.lock().push((started.elapsed(), test.name));
         drop(counted);
-        let ended = ended.unwrap_or_else(|_| Err(anyhow!("did not end within {TEST_MAX:?}")));
+        let ended = ended.unwrap_or_else(|_| Err(anyhow!("did not end within {limit:?}")));
         ended.map_err(|e| {
             // Said again at the end; a developer need not wait for that.
             say(&format!("{}: {e:#}", test.name));

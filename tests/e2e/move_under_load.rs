@@ -1,0 +1,253 @@
+//! Shops that move while they sell: nobody notices, whatever is killed nothing is lost or doubled, and what a move leaves
+//! behind is what it took along.
+
+use anyhow::{Context, Result, ensure};
+use tests::chaos::{Chaos, Silence, Wire};
+use tests::fleet::{RECOVER_MAX, say};
+use tests::moves::{MOVED_MAX, Moving, differences, rows_of};
+use tests::own_edge::OwnEdge;
+use tests::suite::Test;
+use tests::trade::{CREW, Closed, Crew, Trade};
+use tests::{Call, Fleet, Shop, status, tests, wait_until};
+
+// The same with kills.
+mod kills;
+use kills::{
+    an_hour_of_moves_and_kills_loses_and_doubles_nothing,
+    inv3_a_control_server_killed_in_each_state_of_a_move_is_not_noticed,
+    inv3_kills_at_random_during_moves_lose_and_double_nothing,
+};
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![
+        alone: inv3_inv11_a_shop_moves_back_and_forth_under_load_and_nobody_notices,
+            shops_that_are_empty_idle_or_only_read_move_as_they_are,
+            inv3_two_shops_pass_each_other_under_load,
+            inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody_astray,
+            inv3_a_control_server_killed_in_each_state_of_a_move_is_not_noticed,
+            inv3_kills_at_random_during_moves_lose_and_double_nothing;
+        long: an_hour_of_moves_and_kills_loses_and_doubles_nothing;
+    ]
+}
+
+/// Ten times there or back.
+const TRIPS: u32 = 10;
+
+/// Acts of a shop's clients between two orders of an operator.
+const SOME: usize = 60;
+
+/// The pod that a shop goes to from one of two.
+const fn other(pod: u32) -> u32 {
+    3 - pod
+}
+
+/// Ends trades, and says what they were.
+async fn close(trades: impl IntoIterator<Item = Trade>, kills: bool) -> Result<Vec<Closed>> {
+    let mut closed = Vec::new();
+    for trade in trades {
+        closed.push(trade.stop().await?);
+    }
+    for one in &closed {
+        say(&format!("  {}", one.figures()));
+        one.must_be_sound(kills)?;
+    }
+    Ok(closed)
+}
+
+fn has_no_strays(moving: &Moving) -> Result<()> {
+    ensure!(moving.strays.is_empty(), "strays: {:?}", moving.strays);
+    Ok(())
+}
+
+/// A shop with its whole trade goes to pod 2 and comes back, ten times in all: by turns taken back while its old copy is
+/// observed, and moved anew after that copy was deleted. Its clients, and those of a neighbour at either pod, get nothing
+/// but 2xx and the 4xx that they asked for; no order is missing or doubled, stock is conserved, strong reads and sessions
+/// are as they must be.
+async fn inv3_inv11_a_shop_moves_back_and_forth_under_load_and_nobody_notices(
+    fleet: &Fleet,
+) -> Result<()> {
+    let shops = [
+        fleet.shop(1).await?,
+        fleet.shop(1).await?,
+        fleet.shop(2).await?,
+    ];
+    let [moves, near, far] = &shops;
+    let trades = [
+        Trade::start(moves, CREW).await?,
+        Trade::start(near, CREW).await?,
+        Trade::start(far, CREW).await?,
+    ];
+    let mut fences = Vec::new();
+    let mut before: Option<Moving> = None;
+    for trip in 0..TRIPS {
+        trades[0].goes_on(SOME, MOVED_MAX).await?;
+        let to = if trip % 2 == 0 { 2 } else { 1 };
+        let moving = fleet
+            .move_shop(moves, to)
+            .await
+            .with_context(|| format!("trip {trip} to pod {to}"))?;
+        fences.push(moving.took("fence_ms"));
+        ensure!(
+            fleet.owner(moves).await? == (to, moving.epoch.get()),
+            "trip {trip}: {:?} owns it",
+            fleet.owner(moves).await?
+        );
+        let taken_back = before.as_ref().map(|before| before.id);
+        ensure!(
+            moving.back_of == taken_back,
+            "trip {trip}: back of {:?}, not {taken_back:?}",
+            moving.back_of
+        );
+        trades[0].goes_on(SOME, MOVED_MAX).await?;
+        // Trips 1, 2, 5, 6, 9: the copy is deleted; the others are taken back from it.
+        before = match trip % 4 {
+            1 | 2 => {
+                let done = fleet.finish_move(moving.id).await?;
+                has_no_strays(&done)?;
+                None
+            }
+            _ => Some(moving),
+        };
+    }
+    if let Some(last) = before {
+        fleet.finish_move(last.id).await?;
+    }
+    say(&format!("  fences of {TRIPS} moves, ms: {fences:?}"));
+    close(trades, false).await.map(drop)
+}
+
+/// A shop without a product, one with orders and no traffic, and one that is only read: each goes to the other pod, where
+/// it has the rows that it had, to the byte, which its source keeps; comes back; and leaves no row behind when that is over.
+async fn shops_that_are_empty_idle_or_only_read_move_as_they_are(fleet: &Fleet) -> Result<()> {
+    let (empty, idle, read) = (
+        fleet.shop(1).await?,
+        fleet.shop(1).await?,
+        fleet.shop(1).await?,
+    );
+    for (shop, crew) in [(&idle, CREW), (&read, CREW)] {
+        let trade = Trade::start(shop, crew).await?;
+        trade.goes_on(3 * SOME, MOVED_MAX).await?;
+        close([trade], false).await?;
+    }
+    let readers = Crew {
+        buyers: 0,
+        clerk: false,
+        readers: 3,
+        ..CREW
+    };
+    let reading = Trade::start(&read, readers).await?;
+    let servers = [fleet.primary(1).await?, fleet.primary(2).await?];
+    for shop in [&empty, &idle, &read] {
+        let shop_id = shop.id;
+        events_are_relayed(fleet, shop).await?;
+        let before = rows_of(&servers[0], shop_id).await?;
+        let there = fleet.move_shop(shop, 2).await?;
+        let (kept, arrived) = (
+            rows_of(&servers[0], shop_id).await?,
+            rows_of(&servers[1], shop_id).await?,
+        );
+        for (what, copies) in [
+            ("kept at the source", &kept),
+            ("brought to the target", &arrived),
+        ] {
+            let found = differences(&before, copies);
+            ensure!(found.is_empty(), "{}: {what}: {found:?}", shop.handle);
+        }
+        let back = fleet.move_shop(shop, 1).await?;
+        ensure!(back.back_of == Some(there.id), "it is not a move back");
+        fleet.finish_move(back.id).await?;
+        let found = differences(&before, &rows_of(&servers[0], shop_id).await?);
+        ensure!(
+            found.is_empty(),
+            "{}: after its return: {found:?}",
+            shop.handle
+        );
+        let left: usize = rows_of(&servers[1], shop_id)
+            .await?
+            .values()
+            .map(Vec::len)
+            .sum();
+        ensure!(left == 0, "{}: {left} rows are left behind", shop.handle);
+    }
+    reading.goes_on(SOME, MOVED_MAX).await?;
+    close([reading], false).await.map(drop)
+}
+
+/// Relaying an event changes its row.
+async fn events_are_relayed(fleet: &Fleet, shop: &Shop) -> Result<()> {
+    let primary = fleet.primary(1).await?;
+    let waiting = format!(
+        "select count(*) from outbox where shop_id = {} and waiting is not null",
+        shop.id
+    );
+    wait_until("every event is relayed", RECOVER_MAX, async || {
+        let left = primary.number(&waiting).await?;
+        ensure!(left == 0, "{left} events wait");
+        Ok(())
+    })
+    .await
+}
+
+/// Two shops change places, at once, and back: each pod is source and target at the same time.
+async fn inv3_two_shops_pass_each_other_under_load(fleet: &Fleet) -> Result<()> {
+    let (a, b) = (fleet.shop(1).await?, fleet.shop(2).await?);
+    let trades = [Trade::start(&a, CREW).await?, Trade::start(&b, CREW).await?];
+    for (a_to, b_to) in [(2, 1), (1, 2)] {
+        for trade in &trades {
+            trade.goes_on(SOME, MOVED_MAX).await?;
+        }
+        let (a_moved, b_moved) = tokio::join!(fleet.move_shop(&a, a_to), fleet.move_shop(&b, b_to));
+        has_no_strays(&a_moved?)?;
+        has_no_strays(&b_moved?)?;
+        ensure!(fleet.owner(&a).await?.0 == a_to && fleet.owner(&b).await?.0 == b_to);
+    }
+    close(trades, false).await.map(drop)
+}
+
+/// An edge that hears nothing of the catalog any more. After one move it follows the mark, and its buyers notice nothing;
+/// after a second one, back to where it was, no mark leads on: it says 503 with `Retry-After` and sends nobody to a pod
+/// that would take a write it may not. When it hears of the catalog again all is well, and nothing acknowledged through it
+/// is missing.
+async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody_astray(
+    fleet: &Fleet,
+) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let control = fleet.status().await?.controls;
+    let control = status::address(&control.first().context("a control server")?.http)?;
+    let wire = Chaos::to(control).await?;
+    let through = format!("http://{}", wire.address());
+    let own = OwnEdge::start(fleet, |config| {
+        let urls = toml::Value::Array(vec![toml::Value::String(through.clone())]);
+        tests::own_edge::set(config, "control", "urls", urls);
+    })
+    .await?;
+    let by_old_edge = Shop {
+        edge: own.edge.clone(),
+        ..shop.clone()
+    };
+    let list = Call::get("/api/v1/products");
+    wait_until("the own edge knows the shop", RECOVER_MAX, async || {
+        by_old_edge.send(list.clone()).await?.wants(200)
+    })
+    .await?;
+    wire.set(Wire::Silent(Silence::Both));
+    let by_mark = Trade::start(&by_old_edge, CREW).await?;
+    fleet.move_shop(&shop, 2).await?;
+    by_mark
+        .goes_on(SOME, MOVED_MAX)
+        .await
+        .context("by the mark")?;
+    close([by_mark], false).await?;
+
+    let astray = Trade::start(&by_old_edge, CREW).await?;
+    let well = Trade::start(&shop, CREW).await?;
+    fleet.move_shop(&shop, 1).await?;
+    well.goes_on(SOME, MOVED_MAX).await?;
+    wire.set(Wire::Open);
+    astray
+        .goes_on(SOME, MOVED_MAX)
+        .await
+        .context("with the catalog back")?;
+    close([astray], true).await?;
+    close([well], false).await.map(drop)
+}

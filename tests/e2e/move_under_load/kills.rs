@@ -1,0 +1,289 @@
+//! The same with kills: of the control server in each state of a move, and of anything at any moment.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rand::RngExt as _;
+use shared::moves::{MoveId, MoveState};
+use tests::fleet::{RECOVER_MAX, say};
+use tests::killer::Killer;
+use tests::moves::{ControlDoor, MOVED_MAX, Moving};
+use tests::trade::{CREW, Trade};
+use tests::{Fleet, Shop, wait_until};
+
+use super::{SOME, close, has_no_strays, other};
+
+/// How long the short test kills.
+const KILLS_SHORT: Duration = Duration::from_secs(30);
+
+/// How long the long one does.
+const KILLS_LONG: Duration = Duration::from_secs(3_600);
+
+/// A move that meets kill after kill; each costs it a restart of what it leans on.
+const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(150);
+
+/// States in which the control server is killed. A move is in `fenced` and `cutover` for some milliseconds, which a look
+/// from outside may miss; what happens at each of their steps is tried by fail points.
+const KILLED_IN: [MoveState; 7] = [
+    MoveState::Preparing,
+    MoveState::Copying,
+    MoveState::CatchingUp,
+    MoveState::Verifying,
+    MoveState::Fenced,
+    MoveState::Cutover,
+    MoveState::Observing,
+];
+
+/// How long the control server stays away: longer than its supervisor needs, shorter than requests are parked.
+const AWAY: Duration = Duration::from_millis(1_500);
+
+/// The control server, which is the mover and the catalog, is killed as soon as a move is seen in each state, and stays away
+/// for some time: shops sell meanwhile, and the one that takes up the move brings it to its end. No client notices.
+pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_noticed(
+    fleet: &Fleet,
+) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let near = fleet.shop(2).await?;
+    let control = ControlDoor::of(fleet).await?;
+    let trades = [
+        Trade::start(&shop, CREW).await?,
+        Trade::start(&near, CREW).await?,
+    ];
+    let mut met = Vec::new();
+    let mut pod = 1;
+    for state in KILLED_IN {
+        trades[0].goes_on(SOME, MOVED_MAX).await?;
+        pod = other(pod);
+        let id = begun(&control, &shop, pod).await?;
+        let seen = seen_in(&control, id, state).await?;
+        fleet.kill_and_hold_down("control").await?;
+        met.push(format!("{} at {}", state.as_str(), seen.as_str()));
+        for trade in &trades {
+            trade
+                .goes_on(10, RECOVER_MAX)
+                .await
+                .context("without the catalog")?;
+        }
+        tokio::time::sleep(AWAY).await;
+        fleet.let_up("control").await?;
+        let moved = control.reaches(id, &[MoveState::Observing], MOVED_MAX);
+        has_no_strays(
+            &moved
+                .await
+                .with_context(|| format!("killed in {}", state.as_str()))?,
+        )?;
+        if state != MoveState::Copying {
+            fleet.finish_move(id).await?;
+        }
+    }
+    say(&format!("  killed: {met:?}"));
+    close(trades, false).await.map(drop)
+}
+
+/// Orders a move at the control server, without a process of `podctl` that would take longer than the move's first state.
+async fn begun(control: &ControlDoor, shop: &Shop, to: u32) -> Result<MoveId> {
+    let answer = control.order(shop.id, to).await?;
+    ensure!(
+        [200, 201, 202].contains(&answer.status),
+        "{} {}",
+        answer.status,
+        answer.text()
+    );
+    Ok(answer.json::<Moving>()?.id)
+}
+
+/// Looks without a pause until a move is in a state or past it; in which it was seen.
+async fn seen_in(control: &ControlDoor, id: MoveId, state: MoveState) -> Result<MoveState> {
+    let until = Instant::now() + MOVED_MAX;
+    loop {
+        let now = control.show(id).await?;
+        let at = |state: MoveState| MoveState::ALL.iter().position(|it| *it == state);
+        ensure!(now.state.is_open(), "{}", now.words());
+        if at(now.state) >= at(state) {
+            return Ok(now.state);
+        }
+        ensure!(Instant::now() < until, "not seen: {}", now.words());
+    }
+}
+
+/// Half a minute in which anything that moves lean on is killed at random, again and again, while a shop goes back and forth
+/// under load and its neighbours trade: no acknowledged order is missing or doubled, and nobody gets anything but answers
+/// and 503 with `Retry-After`, or finds the connection cut.
+pub(super) async fn inv3_kills_at_random_during_moves_lose_and_double_nothing(
+    fleet: &Fleet,
+) -> Result<()> {
+    kills_at_random(fleet, KILLS_SHORT).await
+}
+
+/// The same for an hour, with a fleet of its own.
+pub(super) async fn an_hour_of_moves_and_kills_loses_and_doubles_nothing() -> Result<()> {
+    let fleet = Fleet::start().await?;
+    kills_at_random(&fleet, KILLS_LONG).await?;
+    fleet.stop().await
+}
+
+async fn kills_at_random(fleet: &Fleet, how_long: Duration) -> Result<()> {
+    let shops = [
+        fleet.shop(1).await?,
+        fleet.shop(2).await?,
+        fleet.shop(1).await?,
+        fleet.shop(2).await?,
+    ];
+    let control = ControlDoor::of(fleet).await?;
+    let mut trades = Vec::new();
+    for shop in &shops {
+        trades.push(Trade::start(shop, CREW).await?);
+    }
+    let until = Instant::now() + how_long;
+    let wander = async {
+        // Two shops, as a rule in opposite directions; the other two are their neighbours.
+        let (one, two) = tokio::join!(
+            wander(&control, &shops[0], 1, until),
+            wander(&control, &shops[1], 2, until)
+        );
+        Ok((one?, two?))
+    };
+    let killer = Killer::of_everything(rand::rng().random());
+    let ((one, two), killed) = killer.during(fleet, wander).await?;
+    say(&format!(
+        "  {} kills; moves: {one:?} and {two:?}",
+        killed.len()
+    ));
+    fleet.restore().await?;
+    for shop in &shops[..2] {
+        settled(&control, shop).await?;
+    }
+    for trade in &trades {
+        trade
+            .goes_on(SOME, RECOVER_MAX)
+            .await
+            .context("after the kills")?;
+    }
+    close(trades, true).await.map(drop)
+}
+
+/// How the moves of a shop that met kills ended.
+#[derive(Debug, Default)]
+struct Trips {
+    arrived: u32,
+    aborted: u32,
+    resumed: u32,
+}
+
+/// Moves a shop to the other pod again and again. A move may fail for what was killed: then its operator resumes or aborts it.
+async fn wander(control: &ControlDoor, shop: &Shop, pod: u32, until: Instant) -> Result<Trips> {
+    let (mut pod, mut trips) = (pod, Trips::default());
+    while Instant::now() < until {
+        let deadline = Instant::now() + MOVED_WITH_KILLS_MAX;
+        let id = wait_until("a move is begun", MOVED_WITH_KILLS_MAX, async || {
+            begun_or_open(control, shop, other(pod)).await
+        })
+        .await?;
+        loop {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            ensure!(
+                Instant::now() < deadline,
+                "no end in sight: {}",
+                control
+                    .show(id)
+                    .await
+                    .map_or_else(|e| format!("{e:#}"), |it| it.words())
+            );
+            let Ok(now) = control.show(id).await else {
+                continue;
+            };
+            match now.state {
+                MoveState::Observing => {
+                    has_no_strays(&now)?;
+                    pod = other(pod);
+                    trips.arrived += 1;
+                    if rand::rng().random_bool(0.5) {
+                        ended(control, id).await?;
+                    }
+                    break;
+                }
+                MoveState::Aborted => {
+                    trips.aborted += 1;
+                    break;
+                }
+                MoveState::Failed | MoveState::Paused => {
+                    let order = if rand::rng().random_bool(0.7) {
+                        "resume"
+                    } else {
+                        "abort"
+                    };
+                    // Whatever it says; the next look shows what became of it.
+                    drop(control.tell(id, order).await);
+                    trips.resumed += u32::from(order == "resume");
+                }
+                MoveState::Done => bail!("ended by whom? {}", now.words()),
+                MoveState::Preparing
+                | MoveState::Copying
+                | MoveState::CatchingUp
+                | MoveState::Verifying
+                | MoveState::Fenced
+                | MoveState::Cutover
+                | MoveState::Retiring
+                | MoveState::Aborting => {}
+            }
+        }
+    }
+    Ok(trips)
+}
+
+/// Begins a move; an order whose answer was lost has begun one that is there.
+async fn begun_or_open(control: &ControlDoor, shop: &Shop, to: u32) -> Result<MoveId> {
+    let going = |moving: &&Moving| {
+        moving.state.is_open()
+            && moving.target.id == u64::from(to)
+            && !matches!(moving.state, MoveState::Observing | MoveState::Retiring)
+    };
+    if let Some(open) = control.of_shop(shop.id).await?.iter().find(going) {
+        return Ok(open.id);
+    }
+    begun(control, shop, to).await
+}
+
+/// Finishes a move, however often the control server is killed meanwhile.
+async fn ended(control: &ControlDoor, id: MoveId) -> Result<()> {
+    wait_until("a move is over", MOVED_WITH_KILLS_MAX, async || {
+        let now = control.show(id).await?;
+        match now.state {
+            MoveState::Done => return Ok(()),
+            MoveState::Observing => drop(control.tell(id, "finish").await),
+            MoveState::Failed => drop(control.tell(id, "resume").await),
+            MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::CatchingUp
+            | MoveState::Verifying
+            | MoveState::Fenced
+            | MoveState::Cutover
+            | MoveState::Retiring
+            | MoveState::Paused
+            | MoveState::Aborting
+            | MoveState::Aborted => {}
+        }
+        bail!("{}", now.words())
+    })
+    .await
+}
+
+/// No move of a shop is left that holds anything: for tests that come after on the same fleet.
+async fn settled(control: &ControlDoor, shop: &Shop) -> Result<()> {
+    for moving in control.of_shop(shop.id).await? {
+        match moving.state {
+            MoveState::Observing | MoveState::Retiring => ended(control, moving.id).await?,
+            MoveState::Done | MoveState::Aborted => {}
+            MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::CatchingUp
+            | MoveState::Verifying
+            | MoveState::Fenced
+            | MoveState::Cutover
+            | MoveState::Paused
+            | MoveState::Aborting
+            | MoveState::Failed => bail!("left behind: {}", moving.words()),
+        }
+    }
+    Ok(())
+}
