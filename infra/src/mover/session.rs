@@ -118,7 +118,17 @@ impl Session {
         doing: &'static str,
         sql: &str,
     ) -> Result<Vec<Row>, MoveError> {
-        self.run(doing, STATEMENT_LIMIT, async move |conn| {
+        self.rows_within(doing, sql, STATEMENT_LIMIT).await
+    }
+
+    /// The same, with its own deadline.
+    pub(crate) async fn rows_within(
+        &mut self,
+        doing: &'static str,
+        sql: &str,
+        limit: Duration,
+    ) -> Result<Vec<Row>, MoveError> {
+        self.run(doing, limit, async move |conn| {
             let answer = match conn.query_iter(sql).await {
                 Ok(mut result) => result.collect_and_drop::<Row>().await,
                 Err(error) => Err(error),

@@ -24,6 +24,7 @@ mod rows;
 mod shape;
 
 pub(crate) use discover::{Survey, discover, survey};
+pub(crate) use json::{json_questions, json_refusal};
 pub(crate) use key::{Key, KeyPart};
 pub(crate) use rows::{Limit, Rows, load, read};
 pub(crate) use shape::Shape;

@@ -84,3 +84,13 @@ pub(super) fn read_only(pod: PodId) -> MoveError {
         }),
     }
 }
+
+impl MoveError {
+    /// A deadlock, or a lock that did not come: the transaction is rolled back and tried again.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost { source: Error::Server(said), .. } if matches!(said.code, 1205 | 1213)
+        )
+    }
+}

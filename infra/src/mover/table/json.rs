@@ -5,7 +5,11 @@
 //! source counts such values in each document as it is read; a document that has any is refused with its key, never
 //! changed silently. (Documents that came to the server as text have none.)
 
-use super::{Column, Kind, Table};
+use mysql_async::Row;
+use shared::ShopId;
+
+use super::{Column, Key, Kind, Table};
+use crate::mover::session::text;
 
 /// Types that a document keeps when it is written as text and read again; of the whole numbers those without sign only
 /// where they would not fit with one.
@@ -34,4 +38,39 @@ pub(super) fn questions(table: &Table) -> String {
         sql.push_str(&lost_types(column));
     }
     sql
+}
+
+/// Statements that find one row of the shop with such a document, each with its column.
+pub(crate) fn json_questions(table: &Table, shop: ShopId) -> Vec<(String, &Column)> {
+    let of = |column| {
+        let lost = lost_types(column);
+        let sql = format!(
+            "select {}, {lost} {} where shop_id = {shop} and {} is not null and {lost} is not null limit 1",
+            table.key_list(),
+            table.from_by_key(),
+            column.quoted
+        );
+        (sql, column)
+    };
+    columns(table).map(of).collect()
+}
+
+/// What such a row means for a move.
+pub(crate) fn json_refusal(table: &Table, column: &Column, row: &Row) -> String {
+    let key = Key::of_key_row(table, row).ok();
+    let types = text(row, row.len() - 1).unwrap_or_default();
+    refusal(table, column, key.as_ref(), &types)
+}
+
+/// The sentence about a document that no text can carry.
+pub(super) fn refusal(table: &Table, column: &Column, key: Option<&Key>, types: &str) -> String {
+    format!(
+        "table {}, column {}, row {}: the JSON document holds values of type {types}, which the server can neither give \
+         out nor take in exactly; write the document again as text \
+         (`update .. set {c} = cast(cast({c} as char) as json)`), then move",
+        table.name,
+        column.name,
+        key.map_or_else(|| "?".to_owned(), Key::to_string),
+        c = column.quoted
+    )
 }

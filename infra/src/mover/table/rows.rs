@@ -1,5 +1,6 @@
 //! Reads rows at one side and loads them at the other: the only way in which a shop's values travel.
 
+use bytes::{BufMut as _, Bytes, BytesMut};
 use mysql_async::Row;
 use shared::ShopId;
 
@@ -33,7 +34,9 @@ pub(crate) struct Rows {
     /// How many.
     pub(crate) count: u64,
     /// One line for each.
-    data: Vec<u8>,
+    data: BytesMut,
+    /// The same, once all are read: sent without being copied, again if it must be.
+    lines: Bytes,
     /// The key of the last one.
     pub(crate) last: Option<Key>,
     /// All keys in order, if they were wanted.
@@ -47,13 +50,18 @@ pub(crate) struct Rows {
 impl Rows {
     /// Their size on the way.
     pub(crate) fn bytes(&self) -> u64 {
-        self.data.len() as u64
+        (self.data.len() + self.lines.len()) as u64
+    }
+
+    /// The lines themselves, once all are read.
+    pub(crate) fn lines(&self) -> Bytes {
+        self.lines.clone()
     }
 
     fn push(&mut self, plan: &Plan<'_>, row: &Row) {
         for (at, is_enum) in plan.enums.iter().enumerate() {
             if at > 0 {
-                self.data.push(b'\t');
+                self.data.put_u8(b'\t');
             }
             match bytes(row, at) {
                 None => self.data.extend_from_slice(b"\\N"),
@@ -63,7 +71,7 @@ impl Rows {
                 }
             }
         }
-        self.data.push(b'\n');
+        self.data.put_u8(b'\n');
         self.count += 1;
     }
 }
@@ -104,22 +112,13 @@ impl<'a> Plan<'a> {
                     .map(|types| (column, types))
             });
         found.map(|(column, types)| {
-            let key = self.key_of(row);
-            let key = key.map_or_else(|| "?".to_owned(), |key| key.to_string());
-            format!(
-                "table {}, column {}, row {key}: the JSON document holds {types}, which the server can neither give out \
-                 nor take in exactly; write the document again as text \
-                 (`update .. set {c} = cast(cast({c} as char) as json)`), then move",
-                self.table.name,
-                column.name,
-                c = column.quoted
-            )
+            json::refusal(self.table, column, self.key_of(row).as_ref(), &types)
         })
     }
 }
 
 /// Copies a value so that the loader reads it back.
-fn escape(value: &[u8], out: &mut Vec<u8>) {
+fn escape(value: &[u8], out: &mut BytesMut) {
     let mut rest = value;
     while let Some(at) = memchr::memchr3(b'\\', b'\t', b'\n', rest) {
         out.extend_from_slice(&rest[..at]);
@@ -178,6 +177,7 @@ pub(crate) async fn read(
             reasons: vec![reason],
         });
     }
+    rows.lines = std::mem::take(&mut rows.data).freeze();
     rows.last = last.as_ref().and_then(|row| plan.key_of(row));
     Ok(rows)
 }
@@ -187,21 +187,21 @@ pub(crate) async fn read(
 pub(crate) async fn load(
     session: &mut Session,
     table: &Table,
-    rows: Rows,
+    rows: &Rows,
 ) -> Result<(), MoveError> {
     if rows.count == 0 {
         return Ok(());
     }
-    let (count, zeros, last) = (rows.count, rows.zeros, rows.last.clone());
+    let (count, zeros, last) = (rows.count, rows.zeros, rows.last.as_ref());
     if zeros > 0 {
         session
             .exec("allow an ENUM without a value", LENIENT)
             .await?;
     }
     let sql = table.load_statement();
-    let done = match session.load("load rows", &sql, rows.data.into()).await {
+    let done = match session.load("load rows", &sql, rows.lines.clone()).await {
         Err(MoveError::Sql { source, .. }) => {
-            return Err(refused(table, count, last.as_ref(), &source.to_string()));
+            return Err(refused(table, count, last, &source.to_string()));
         }
         done => done?,
     };
@@ -219,7 +219,7 @@ pub(crate) async fn load(
                 .map(|(code, text)| format!("{code} {text}"))
                 .collect();
             let said = format!("{}; {}", done.info, shown.join("; "));
-            return Err(refused(table, count, last.as_ref(), &said));
+            return Err(refused(table, count, last, &said));
         }
     }
     if zeros > 0 {
@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn what_the_loader_would_take_for_a_sign_is_escaped() {
-        let mut out = Vec::new();
+        let mut out = BytesMut::new();
         escape(b"a\tb\nc\\N\0d", &mut out);
-        assert_eq!(out, b"a\\tb\\nc\\\\N\0d");
+        assert_eq!(&out[..], b"a\\tb\\nc\\\\N\0d");
     }
 }

@@ -1,0 +1,377 @@
+//! Copies the shop's rows in chunks by primary key.
+//!
+//! One reader goes through the tables, several loaders write. A chunk is one transaction at the target, with the move's
+//! mark in it. The mark says up to which key everything is there: the key before the oldest chunk that is still on its
+//! way. Whoever takes up the work begins there; chunks that were further than that are copied again, which changes
+//! nothing but rows that changed at the source meanwhile, and those are in the changed keys anyway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::error::MoveError;
+use super::job::Job;
+use super::progress::Progress;
+use super::session::{Session, bytes, text};
+use super::table::{Key, Limit, Rows, Table, load, read};
+use super::throttle::Throttle;
+
+/// Rows of a table's first chunk: nothing is known of their cost yet.
+const FIRST_ROWS: u64 = 500;
+/// A chunk may be so many times larger than the one before; a quick one may have been lucky.
+const GROWTH: u64 = 2;
+/// How often a chunk is written again after a deadlock or a lock that did not come.
+const TRIES: u32 = 5;
+/// The mark of a table that is there whole.
+const DONE: &str = "copy:done:";
+/// Chunks that wait for a loader: the reader is one ahead.
+const AHEAD: usize = 1;
+
+/// How far a table is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Stand {
+    /// Counts the chunks of the table, over all runs.
+    chunk: u64,
+    /// Rows up to there.
+    rows: u64,
+    /// Their bytes.
+    bytes: u64,
+    /// The last key that is there; `None` at the beginning.
+    key: Option<Key>,
+}
+
+impl Stand {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [self.chunk, self.rows, self.bytes] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        if let Some(key) = &self.key {
+            out.push(1);
+            out.extend_from_slice(&key.to_bytes());
+        }
+        out
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (chunk, rest) = bytes.split_first_chunk::<8>()?;
+        let (rows, rest) = rest.split_first_chunk::<8>()?;
+        let (size, rest) = rest.split_first_chunk::<8>()?;
+        let key = match rest.split_first() {
+            Some((_, key)) => Some(Key::from_bytes(key).ok()?),
+            None => None,
+        };
+        Some(Self {
+            chunk: u64::from_be_bytes(*chunk),
+            rows: u64::from_be_bytes(*rows),
+            bytes: u64::from_be_bytes(*size),
+            key,
+        })
+    }
+}
+
+/// A chunk on its way.
+struct Chunk {
+    table: usize,
+    number: u64,
+    rows: Rows,
+}
+
+/// What the reader and the loaders share of one table.
+#[derive(Debug, Default)]
+struct Course {
+    /// Where the table stood before each chunk that is on its way.
+    open: Mutex<BTreeMap<u64, Stand>>,
+    /// How many rows the next chunk shall have.
+    rows_next: AtomicU64,
+}
+
+impl Course {
+    /// Up to where everything is there.
+    fn stand(&self) -> Option<Stand> {
+        self.open.lock().first_key_value().map(|(_, s)| s.clone())
+    }
+}
+
+/// What all tasks of a copy share.
+struct Shared {
+    job: Job,
+    tables: Arc<[Table]>,
+    courses: Vec<Course>,
+}
+
+/// Copies all tables, from where an earlier run of the same move got to.
+pub(crate) async fn copy_all(
+    job: &Job,
+    tables: &Arc<[Table]>,
+    throttle: &Throttle,
+) -> Result<(), MoveError> {
+    let mut target = Session::open(job, &job.target).await?;
+    let (done, stands) = stands(&mut target, job).await?;
+    target.close().await;
+    let count = |stand: &Stand| {
+        Progress::add(&job.progress.rows_copied, stand.rows);
+        Progress::add(&job.progress.bytes_copied, stand.bytes);
+    };
+    stands.values().for_each(count);
+    let shared = Arc::new(Shared {
+        job: job.clone(),
+        tables: Arc::clone(tables),
+        courses: tables.iter().map(|_| Course::default()).collect(),
+    });
+    let (to_loaders, chunks) = mpsc::channel(AHEAD);
+    let chunks = Arc::new(AsyncMutex::new(chunks));
+    // Dropped with this call, which ends the loaders and closes their connections.
+    let mut loaders = JoinSet::new();
+    for slot in 0..job.limits.streams.max(1) {
+        let (shared, chunks) = (Arc::clone(&shared), Arc::clone(&chunks));
+        loaders.spawn(async move { load_chunks(&shared, slot, &chunks).await });
+    }
+    drop(chunks);
+    let reader = read_tables(&shared, done, stands, throttle, to_loaders);
+    let ended = async {
+        while let Some(ended) = loaders.join_next().await {
+            ended.unwrap_or(Err(MoveError::Stopped))?;
+        }
+        Ok(())
+    };
+    // A loader that fails makes the reader fail too (nobody takes its chunks): the loader's reason is the one to tell.
+    match tokio::join!(reader, ended) {
+        (_, Err(error)) | (Err(error), Ok(())) => Err(error),
+        (Ok(()), Ok(())) => Ok(()),
+    }
+}
+
+/// The tables that are there whole, and how far the others are.
+async fn stands(
+    target: &mut Session,
+    job: &Job,
+) -> Result<(Vec<String>, BTreeMap<String, Stand>), MoveError> {
+    let sql = format!(
+        "select part, at from move_mark where move_id = '{}' and part like 'copy:%'",
+        job.id
+    );
+    let mut done = Vec::new();
+    let mut stands: BTreeMap<String, Stand> = BTreeMap::new();
+    for row in target.rows("read the marks of the copy", &sql).await? {
+        let part = text(&row, 0).unwrap_or_default();
+        let Some(stand) = bytes(&row, 1).and_then(Stand::from_bytes) else {
+            continue;
+        };
+        if let Some(table) = part.strip_prefix(DONE) {
+            done.push(table.to_owned());
+            stands.insert(table.to_owned(), stand);
+        } else if let Some((_, table)) = part.trim_start_matches("copy:").split_once(':')
+            && !done.iter().any(|name| name == table)
+            && stands.get(table).is_none_or(|s| s.chunk < stand.chunk)
+        {
+            stands.insert(table.to_owned(), stand);
+        }
+    }
+    Ok((done, stands))
+}
+
+async fn read_tables(
+    shared: &Shared,
+    done: Vec<String>,
+    mut stands: BTreeMap<String, Stand>,
+    throttle: &Throttle,
+    to_loaders: mpsc::Sender<Chunk>,
+) -> Result<(), MoveError> {
+    let mut source = Session::open(&shared.job, &shared.job.source).await?;
+    for (index, table) in shared.tables.iter().enumerate() {
+        if done.contains(&table.name) {
+            continue;
+        }
+        let stand = stands.remove(&table.name).unwrap_or_default();
+        let reader = Reader {
+            shared,
+            index,
+            throttle,
+            to_loaders: &to_loaders,
+        };
+        reader.read_table(&mut source, stand).await?;
+    }
+    source.close().await;
+    Ok(())
+}
+
+struct Reader<'a> {
+    shared: &'a Shared,
+    index: usize,
+    throttle: &'a Throttle,
+    to_loaders: &'a mpsc::Sender<Chunk>,
+}
+
+impl Reader<'_> {
+    async fn read_table(&self, source: &mut Session, mut stand: Stand) -> Result<(), MoveError> {
+        let (job, table) = (&self.shared.job, &self.shared.tables[self.index]);
+        let course = &self.shared.courses[self.index];
+        let limits = &job.limits;
+        let chunk_bytes = limits.chunk_bytes_max.get() as u64;
+        let mut row_bytes = table.row_bytes.max(1);
+        course.rows_next.store(FIRST_ROWS, Ordering::Relaxed);
+        loop {
+            self.throttle.pass().await?;
+            let fitting = (chunk_bytes / row_bytes).max(1);
+            let wanted = course.rows_next.load(Ordering::Relaxed);
+            let wanted = wanted.clamp(limits.chunk_rows_min, limits.chunk_rows_max);
+            let wanted = wanted.min(fitting);
+            let limit = Limit {
+                rows: Some(wanted),
+                bytes: chunk_bytes,
+                keys: false,
+            };
+            let range = table.key_range(job.shop, stand.key.as_ref(), None);
+            let rows = read(source, table, &range, limit).await?;
+            let whole = !rows.cut && rows.count < wanted;
+            let mut next = stand.clone();
+            if rows.count > 0 {
+                row_bytes = (rows.bytes() / rows.count).max(1);
+                next.chunk += 1;
+                next.rows += rows.count;
+                next.bytes += rows.bytes();
+                next.key.clone_from(&rows.last);
+                course.open.lock().insert(stand.chunk, stand.clone());
+                let chunk = Chunk {
+                    table: self.index,
+                    number: stand.chunk,
+                    rows,
+                };
+                if self.to_loaders.send(chunk).await.is_err() {
+                    return Err(MoveError::Stopped);
+                }
+            }
+            stand = next;
+            // A chunk may be a whole one by chance; a row with no more key than the shop is the only one.
+            if whole || table.key.len() == 1 {
+                course.open.lock().insert(u64::MAX, stand);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Takes chunks until there are no more.
+async fn load_chunks(
+    shared: &Shared,
+    slot: usize,
+    chunks: &AsyncMutex<mpsc::Receiver<Chunk>>,
+) -> Result<(), MoveError> {
+    let job = &shared.job;
+    let mut target = Session::open(job, &job.target).await?;
+    loop {
+        let waiting = async { chunks.lock().await.recv().await };
+        let chunk = tokio::select! {
+            () = job.stop.cancelled() => return Err(MoveError::Stopped),
+            chunk = waiting => chunk,
+        };
+        let Some(chunk) = chunk else { break };
+        let began = Instant::now();
+        load_chunk(shared, &mut target, slot, &chunk).await?;
+        let (course, took) = (&shared.courses[chunk.table], began.elapsed());
+        let next = adapt(chunk.rows.count, took, job.limits.chunk_time);
+        course.rows_next.store(next, Ordering::Relaxed);
+        course.open.lock().remove(&chunk.number);
+        Progress::add(&job.progress.rows_copied, chunk.rows.count);
+        Progress::add(&job.progress.bytes_copied, chunk.rows.bytes());
+        finish(shared, &mut target).await?;
+    }
+    finish(shared, &mut target).await?;
+    target.close().await;
+    Ok(())
+}
+
+async fn load_chunk(
+    shared: &Shared,
+    target: &mut Session,
+    slot: usize,
+    chunk: &Chunk,
+) -> Result<(), MoveError> {
+    let table = &shared.tables[chunk.table];
+    let part = format!("copy:{slot}:{}", table.name);
+    let mut tries = 0;
+    loop {
+        let stand = shared.courses[chunk.table].stand().unwrap_or_default();
+        let tried = async {
+            target
+                .begin_owned_at(&shared.job, &part, &stand.to_bytes())
+                .await?;
+            load(target, table, &chunk.rows).await?;
+            target.commit().await
+        };
+        match tried.await {
+            Err(error) if error.is_conflict() && tries < TRIES => {
+                tries += 1;
+                target.rollback().await?;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Marks the tables that are there whole: all read, nothing on its way.
+async fn finish(shared: &Shared, target: &mut Session) -> Result<(), MoveError> {
+    for (course, table) in shared.courses.iter().zip(&*shared.tables) {
+        let whole = {
+            let mut open = course.open.lock();
+            let last = open.first_key_value().is_some_and(|(n, _)| *n == u64::MAX);
+            if last { open.remove(&u64::MAX) } else { None }
+        };
+        if let Some(stand) = whole {
+            let part = format!("{DONE}{}", table.name);
+            let at = stand.to_bytes();
+            target.begin_owned_at(&shared.job, &part, &at).await?;
+            target.commit().await?;
+        }
+    }
+    Ok(())
+}
+
+/// How many rows the next chunk shall have, for it to take the time that is aimed at.
+fn adapt(rows: u64, took: Duration, aim: Duration) -> u64 {
+    let took = took.as_micros().max(1);
+    let next = u128::from(rows) * aim.as_micros() / took;
+    let next = u64::try_from(next).unwrap_or(u64::MAX);
+    next.clamp((rows / GROWTH).max(1), rows.saturating_mul(GROWTH).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mover::table::KeyPart;
+
+    #[test]
+    fn a_stand_is_read_back() {
+        let key = Key(Box::new([
+            KeyPart::Signed(-5),
+            KeyPart::Bytes(vec![0, 255]),
+        ]));
+        for key in [None, Some(Key(Box::new([]))), Some(key)] {
+            let stand = Stand {
+                chunk: 3,
+                rows: 1_000,
+                bytes: 7,
+                key,
+            };
+            assert_eq!(Stand::from_bytes(&stand.to_bytes()), Some(stand));
+        }
+        assert_eq!(Stand::from_bytes(b"short"), None);
+    }
+
+    #[test]
+    fn chunks_grow_and_shrink_towards_the_time() {
+        let aim = Duration::from_millis(100);
+        assert_eq!(adapt(1_000, Duration::from_millis(100), aim), 1_000);
+        assert_eq!(adapt(1_000, Duration::from_millis(125), aim), 800);
+        assert_eq!(adapt(1_000, Duration::from_millis(1), aim), 2_000);
+        assert_eq!(adapt(1_000, Duration::from_secs(9), aim), 500);
+        assert_eq!(adapt(1, Duration::from_secs(9), aim), 1);
+    }
+}

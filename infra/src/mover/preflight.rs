@@ -1,0 +1,272 @@
+//! Whether a move can be done: everything that would stop it later is asked here, before anything is changed, and all
+//! that is found is told at once.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use shared::mysql::{Role, wrong_settings, wrong_version};
+use utoipa::ToSchema;
+
+use super::error::MoveError;
+use super::job::{End, Job};
+use super::session::{Session, number, text};
+use super::table::{Survey, Table, survey};
+use super::throttle::{Free, data_folder};
+
+// The servers' settings, alone and against each other.
+mod servers;
+// What stands at the target already.
+mod target;
+
+/// What a copy with its verification gets done in a second on a small server; a guess, for a first estimate.
+const ROWS_PER_SECOND: u64 = 15_000;
+/// The same in bytes.
+const BYTES_PER_SECOND: u64 = 10 << 20;
+/// A row takes its bytes in the table, about as much in indexes, and its bytes in the binlog.
+const ROOM_FOR_EACH_BYTE: u64 = 3;
+/// A slow row, a slow hour: binlogs are kept for so many times the estimate, or nothing begins.
+const BINLOG_FACTOR: u64 = 4;
+/// The least that binlogs are kept: a move may be paused.
+const BINLOG_MIN_SECONDS: u64 = 3_600;
+
+/// How large a move is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Estimate {
+    /// The shop's tables.
+    pub tables: Vec<TableEstimate>,
+    /// The shop's rows in all of them, as the source's optimizer guesses.
+    pub rows: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it may take.
+    pub seconds: u64,
+}
+
+/// One table of an [`Estimate`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(missing_docs, reason = "as in `Estimate`")]
+#[serde(default)]
+pub struct TableEstimate {
+    pub name: String,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+/// What the question gave where nothing stands in the way.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// The shop's tables.
+    pub(crate) tables: Vec<Table>,
+    /// How large it is.
+    pub(crate) estimate: Estimate,
+    /// Rows of the shop at the target that an earlier try of this same move left: they are deleted before it begins.
+    pub(crate) own_leftovers: bool,
+}
+
+/// Asks everything. Changes nothing. The error names every reason.
+pub(crate) async fn check(job: &Job) -> Result<Checked, MoveError> {
+    let mut reasons = Vec::new();
+    if job.source.pod == job.target.pod {
+        reasons.push(format!("the shop is at pod {} already", job.source.pod));
+        return Err(MoveError::Refused { reasons });
+    }
+    let mut source = Session::open(job, &job.source).await?;
+    let mut target = Session::open(job, &job.target).await?;
+    let (settings_a, settings_b) = (variables(&mut source).await?, variables(&mut target).await?);
+    servers::alone(&job.source, &settings_a, &mut reasons);
+    servers::alone(&job.target, &settings_b, &mut reasons);
+    servers::against_each_other(job, &settings_a, &settings_b, &mut reasons);
+    let (survey_a, survey_b) = (survey(&mut source).await?, survey(&mut target).await?);
+    for (end, survey) in [(&job.source, &survey_a), (&job.target, &survey_b)] {
+        let named = survey
+            .faults
+            .iter()
+            .map(|fault| format!("pod {}: {fault}", end.pod));
+        reasons.extend(named);
+    }
+    compare(job, &survey_a, &survey_b, &mut reasons);
+    references(
+        &mut source,
+        &mut target,
+        job,
+        &survey_a,
+        &survey_b,
+        &mut reasons,
+    )
+    .await?;
+    for table in &survey_a.tables {
+        documents(&mut source, job, table, &mut reasons).await?;
+    }
+    let estimate = estimate(&mut source, job, &survey_a.tables).await?;
+    servers::keeps_binlogs(job.source.pod, &settings_a, &estimate, &mut reasons);
+    room(&mut target, job, &estimate, &mut reasons).await;
+    let own_leftovers = target::look(&mut target, job, &survey_b.tables, &mut reasons).await?;
+    source.close().await;
+    target.close().await;
+    if reasons.is_empty() {
+        let tables = survey_a.tables;
+        return Ok(Checked {
+            tables,
+            estimate,
+            own_leftovers,
+        });
+    }
+    reasons.dedup();
+    Err(MoveError::Refused { reasons })
+}
+
+async fn variables(session: &mut Session) -> Result<HashMap<String, String>, MoveError> {
+    let rows = session
+        .rows("read the settings", "show global variables")
+        .await?;
+    let pair = |row: &mysql_async::Row| Some((text(row, 0)?.to_lowercase(), text(row, 1)?));
+    Ok(rows.iter().filter_map(pair).collect())
+}
+
+/// The tables of both pods against each other.
+fn compare(job: &Job, a: &Survey, b: &Survey, reasons: &mut Vec<String>) {
+    let (here, there) = (
+        format!("pod {}", job.source.pod),
+        format!("pod {}", job.target.pod),
+    );
+    let missing = |name: &str, at: &str| {
+        format!(
+            "table {name}: it is missing at {at}, or is registered as another kind there; migrate {at} to the same schema first"
+        )
+    };
+    let find = |survey: &Survey, name: &str| survey.tables.iter().position(|t| t.name == name);
+    for table in &a.tables {
+        let Some(other) = find(b, &table.name) else {
+            reasons.push(missing(&table.name, &there));
+            continue;
+        };
+        for text in table
+            .shape
+            .differences(&b.tables[other].shape, &here, &there)
+        {
+            reasons.push(format!(
+                "table {}: {text}; migrate both pods to the same schema first",
+                table.name
+            ));
+        }
+    }
+    for table in &b.tables {
+        if find(a, &table.name).is_none() {
+            reasons.push(missing(&table.name, &here));
+        }
+    }
+}
+
+/// Tables that are the same on all pods are the same on these two: a shop's rows refer to them.
+async fn references(
+    source: &mut Session,
+    target: &mut Session,
+    job: &Job,
+    a: &Survey,
+    b: &Survey,
+    reasons: &mut Vec<String>,
+) -> Result<(), MoveError> {
+    for name in &a.references {
+        if !b.references.contains(name) {
+            reasons.push(format!(
+                "table {name}: it is registered as `reference` at pod {} and is not one at pod {}; migrate both pods to the same schema first",
+                job.source.pod, job.target.pod
+            ));
+            continue;
+        }
+        let sql = format!("checksum table {}", super::session::quoted(name));
+        let mut sums = Vec::with_capacity(2);
+        for session in [&mut *source, &mut *target] {
+            let rows = session.rows("sum up a reference table", &sql).await?;
+            sums.push(rows.first().and_then(|row| text(row, 1)));
+        }
+        if sums[0] != sums[1] {
+            reasons.push(format!(
+                "table {name}: it is registered as `reference`, which is the same on all pods, and pods {} and {} differ; bring them to the same rows first",
+                job.source.pod, job.target.pod
+            ));
+        }
+    }
+    for name in b.references.iter().filter(|n| !a.references.contains(n)) {
+        reasons.push(format!(
+            "table {name}: it is registered as `reference` at pod {} and is not one at pod {}; migrate both pods to the same schema first",
+            job.target.pod, job.source.pod
+        ));
+    }
+    Ok(())
+}
+
+/// JSON documents that no text can carry.
+async fn documents(
+    source: &mut Session,
+    job: &Job,
+    table: &Table,
+    reasons: &mut Vec<String>,
+) -> Result<(), MoveError> {
+    for sql in super::table::json_questions(table, job.shop) {
+        let found = source.rows("look into JSON documents", &sql.0).await;
+        match found {
+            Ok(rows) => {
+                if let Some(row) = rows.first() {
+                    reasons.push(super::table::json_refusal(table, sql.1, row));
+                }
+            }
+            // It takes too long: the copy asks the same of each row.
+            Err(MoveError::Timeout { .. }) => {
+                *source = Session::open(job, &job.source).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn estimate(
+    source: &mut Session,
+    job: &Job,
+    tables: &[Table],
+) -> Result<Estimate, MoveError> {
+    let mut estimate = Estimate::default();
+    for table in tables {
+        // The optimizer looks at the ends of the range: it reads no rows.
+        let sql = format!(
+            "explain format = traditional select 1 {} where shop_id = {}",
+            table.from_by_key(),
+            job.shop
+        );
+        let plan = source.rows("estimate the rows", &sql).await?;
+        let rows = plan.first().and_then(|row| number(row, 9)).unwrap_or(0);
+        let bytes = rows.saturating_mul(table.row_bytes);
+        estimate.rows += rows;
+        estimate.bytes += bytes;
+        estimate.tables.push(TableEstimate {
+            name: table.name.clone(),
+            rows,
+            bytes,
+        });
+    }
+    estimate.seconds = 1 + (estimate.rows / ROWS_PER_SECOND).max(estimate.bytes / BYTES_PER_SECOND);
+    Ok(estimate)
+}
+
+/// Room on the target's disk, where it can be seen.
+async fn room(target: &mut Session, job: &Job, estimate: &Estimate, reasons: &mut Vec<String>) {
+    let Some(folder) = data_folder(target).await else {
+        return;
+    };
+    let Some(disk) = Free::of(&folder) else {
+        return;
+    };
+    let kept = disk.total / 100 * u64::from(job.limits.disk_free_min_percent);
+    let needed = estimate.bytes.saturating_mul(ROOM_FOR_EACH_BYTE);
+    if disk.free.saturating_sub(needed) < kept {
+        reasons.push(format!(
+            "pod {}: the disk of its primary has {} MiB free; the shop needs about {} MiB and {} MiB must stay free; make room there, or move to another pod",
+            job.target.pod,
+            disk.free >> 20,
+            needed >> 20,
+            kept >> 20
+        ));
+    }
+}

@@ -1,0 +1,56 @@
+//! What stands at the target already.
+
+use shared::home::HomeState;
+
+use super::{Job, MoveError, Session, Table, text};
+
+/// Looks at the shop's home and rows at the target. Says whether rows there are this move's own, of an earlier try.
+pub(super) async fn look(
+    target: &mut Session,
+    job: &Job,
+    tables: &[Table],
+    reasons: &mut Vec<String>,
+) -> Result<bool, MoveError> {
+    let pod = job.target.pod;
+    let sql = format!(
+        "select state, move_id from shop_home where shop_id = {}",
+        job.shop
+    );
+    let rows = target.rows("read the home", &sql).await?;
+    let home = rows.first();
+    let state = home.and_then(|row| text(row, 0));
+    let ours = home.and_then(|row| text(row, 1)) == Some(job.id.to_string());
+    match state.as_deref().map(HomeState::parse) {
+        None | Some(Some(HomeState::Moved)) => {}
+        Some(Some(HomeState::Incoming)) if ours => {}
+        Some(_) => reasons.push(format!(
+            "pod {pod} has a home of shop {} that says {}: it may belong to another move, or serve; run `podctl doctor`",
+            job.shop,
+            state.as_deref().unwrap_or("nothing")
+        )),
+    }
+    let mut found = Vec::new();
+    for table in tables {
+        let sql = format!(
+            "select 1 {} where shop_id = {} limit 1",
+            table.from_by_key(),
+            job.shop
+        );
+        if !target.rows("look for rows", &sql).await?.is_empty() {
+            found.push(table.name.as_str());
+        }
+    }
+    if found.is_empty() || job.back {
+        return Ok(false);
+    }
+    let own = ours && state.as_deref() == Some(HomeState::Incoming.as_str());
+    if !own {
+        reasons.push(format!(
+            "pod {pod} has rows of shop {} already, in {}: an aborted move's rows are deleted by themselves \
+             (`podctl move list` shows it), anybody else's must be looked at and deleted by hand",
+            job.shop,
+            found.join(", ")
+        ));
+    }
+    Ok(own)
+}
