@@ -68,6 +68,9 @@ pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long SQLite waits for a lock that another program holds (a backup by `sqlite3`, a checkpoint).
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How often a catalog that others share is asked whether they changed it: a fraction of what a parked request waits.
+const OTHERS_EVERY: Duration = Duration::from_millis(50);
+
 /// Milliseconds since 1970, UTC: how the catalog keeps instants.
 pub(crate) fn now_ms() -> i64 {
     let nanos = time::OffsetDateTime::now_utc().unix_timestamp_nanos();
@@ -98,6 +101,8 @@ pub struct Catalog {
     /// Counts changes of moves.
     moves: watch::Sender<u64>,
     domains: Domains,
+    /// Whether other control servers may have the file too.
+    shared: bool,
     /// Held as long as this process owns the file.
     _lock: File,
 }
@@ -106,7 +111,17 @@ impl Catalog {
     /// Opens the file, makes it if there is none, and brings its schema up to date. A file in use by another control
     /// server is refused.
     pub async fn open(path: &Path, domains: Domains) -> Result<Self, OpenError> {
-        let lock = lock_file(path)?;
+        Self::open_as(path, domains, false).await
+    }
+
+    /// The same, beside other control servers on this machine that share it too: `SQLite`'s own locks keep their changes
+    /// apart, and [`Self::follow_others`] hears of theirs.
+    pub async fn open_shared(path: &Path, domains: Domains) -> Result<Self, OpenError> {
+        Self::open_as(path, domains, true).await
+    }
+
+    async fn open_as(path: &Path, domains: Domains, shared: bool) -> Result<Self, OpenError> {
+        let lock = lock_file(path, shared)?;
         let options = SqliteConnectOptions::from_str("sqlite:")
             .map_err(OpenError::Open)?
             .filename(path)
@@ -141,6 +156,7 @@ impl Catalog {
             changed: watch::Sender::new(0),
             moves: watch::Sender::new(0),
             domains,
+            shared,
             _lock: lock,
         };
         catalog.begin_history().await.map_err(OpenError::History)?;
@@ -170,6 +186,43 @@ impl Catalog {
         let position = self.position().await?;
         self.changed.send_replace(position.version);
         Ok(())
+    }
+
+    /// Whether other control servers may have it too.
+    pub const fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Wakes those who wait here for what another control server changed; ends never.
+    pub async fn follow_others(&self) {
+        let mut last = None;
+        loop {
+            tokio::time::sleep(OTHERS_EVERY).await;
+            match self.data_version().await {
+                Ok(now) if last.replace(now) == Some(now) => {}
+                Ok(_) => match self.position().await {
+                    Ok(position) => {
+                        self.changed.send_if_modified(|last| {
+                            let newer = position.version > *last;
+                            *last = position.version.max(*last);
+                            newer
+                        });
+                        self.moves.send_modify(|count| *count += 1);
+                    }
+                    Err(error) => tracing::warn!("{}", shared::error::chain(&error)),
+                },
+                Err(error) => tracing::warn!("{}", shared::error::chain(&error)),
+            }
+        }
+    }
+
+    /// Changes when another process has changed the file, as seen from one connection.
+    async fn data_version(&self) -> Result<i64, CatalogError> {
+        let mut conn = self.write.acquire().await?;
+        let version: i64 = sqlx::query_scalar("pragma data_version")
+            .fetch_one(&mut *conn)
+            .await?;
+        Ok(version)
     }
 
     /// The domains.
@@ -225,7 +278,9 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// Another server has it.
-    #[error("the catalog {path} is in use by another control server; stop that one first")]
+    #[error(
+        "the catalog {path} is in use by another control server; stop that one first, or set `catalog_shared = true` for both"
+    )]
     InUse {
         /// The catalog.
         path: String,
@@ -241,7 +296,7 @@ pub enum OpenError {
     History(#[source] CatalogError),
 }
 
-fn lock_file(path: &Path) -> Result<File, OpenError> {
+fn lock_file(path: &Path, shared: bool) -> Result<File, OpenError> {
     let lock_path = path.with_extension("lock");
     let file = OpenOptions::new()
         .create(true)
@@ -252,11 +307,14 @@ fn lock_file(path: &Path) -> Result<File, OpenError> {
             path: lock_path.display().to_string(),
             source,
         })?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
-        |_| OpenError::InUse {
-            path: path.display().to_string(),
-        },
-    )?;
+    let lock = if shared {
+        rustix::fs::FlockOperation::NonBlockingLockShared
+    } else {
+        rustix::fs::FlockOperation::NonBlockingLockExclusive
+    };
+    rustix::fs::flock(&file, lock).map_err(|_| OpenError::InUse {
+        path: path.display().to_string(),
+    })?;
     Ok(file)
 }
 

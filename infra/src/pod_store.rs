@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use shared::PodId;
 use shared::config::SecretRef;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
@@ -97,12 +97,12 @@ impl PodStore {
         Ok(session)
     }
 
-    /// Connects to one server of a pod, as the operator.
-    pub(crate) async fn connect(
+    /// The operator's password at a server, from where the catalog says it is. A file or a command: it may take a moment.
+    pub(crate) fn password(
         &self,
         pod: PodId,
         server: &MysqlServer,
-    ) -> Result<MySqlConnection, PodStoreError> {
+    ) -> Result<SecretString, PodStoreError> {
         let address = &server.address;
         let secret = |text: String| PodStoreError::Secret { pod, text };
         let reference = server.secret.as_deref().ok_or_else(|| {
@@ -117,9 +117,17 @@ impl PodStore {
             SecretRef::File(path) => SecretRef::File(self.secrets_dir.join(path)),
             other @ (SecretRef::Env(_) | SecretRef::Command(_)) => other,
         };
-        let password = source
-            .read()
-            .map_err(|e| secret(shared::error::chain(&e)))?;
+        source.read().map_err(|e| secret(shared::error::chain(&e)))
+    }
+
+    /// Connects to one server of a pod, as the operator.
+    pub(crate) async fn connect(
+        &self,
+        pod: PodId,
+        server: &MysqlServer,
+    ) -> Result<MySqlConnection, PodStoreError> {
+        let address = &server.address;
+        let password = self.password(pod, server)?;
         let options = MySqlConnectOptions::new()
             .host(&address.host)
             .port(address.port)

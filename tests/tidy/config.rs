@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use regex::Regex;
 
 /// The files that read configuration.
-pub(crate) const READERS: [&str; 8] = [
+pub(crate) const READERS: [&str; 9] = [
     "infra/src/fleet_file.rs",
     "edge/src/config.rs",
     "edge/src/park/settings.rs",
@@ -13,6 +13,7 @@ pub(crate) const READERS: [&str; 8] = [
     "pod/src/config/limits.rs",
     "pod/src/shop/limits.rs",
     "infra/src/serve/config.rs",
+    "infra/src/mover/limits.rs",
     "shared/src/telemetry.rs",
 ];
 

@@ -89,6 +89,10 @@ pub struct MoveRecord {
     pub fence_ms: Option<u64>,
     /// Writes that the fence waited for.
     pub writes_in_flight: Option<u64>,
+    /// How long the fence waited for them.
+    pub drain_ms: Option<u64>,
+    /// Of those, the ones that held the shop's home for longer than a write may take, and were ended.
+    pub writes_ended: u64,
     /// Keys applied inside the fence.
     pub tail_keys: Option<u64>,
     /// Fences tried; all but the last one were lifted.
@@ -153,6 +157,22 @@ pub struct MoveNew {
     /// How long the source's copy is kept after the hand-over; without it, `moves.observe` of `control.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe_ms: Option<u64>,
+}
+
+/// `POST /v1/parks`: what an edge parked for a shop, told once its requests have gone on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParkReport {
+    /// The shop.
+    #[schema(value_type = u64)]
+    pub shop: ShopId,
+    /// The epoch at which they went on.
+    #[schema(value_type = u64)]
+    pub epoch: Epoch,
+    /// Requests that were parked.
+    pub parked: u64,
+    /// How long the longest of them was.
+    pub longest_ms: u64,
 }
 
 /// The query of `GET /v1/moves`.

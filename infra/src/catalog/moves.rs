@@ -91,6 +91,8 @@ pub(crate) struct MoveDetail {
     pub(crate) observing_since_ms: Option<i64>,
     /// An operator's word: the source's copy goes although it has strays.
     pub(crate) despite_strays: bool,
+    /// The target's rows were found wrong: another try copies all of them, also of a move back.
+    pub(crate) recopy: bool,
     /// What it took.
     pub(crate) record: MoveRecord,
     /// Changes at the source after its fence.
@@ -147,7 +149,7 @@ impl Catalog {
         find(&mut view, reference, self).await
     }
 
-    /// Open ones first, then the newest.
+    /// Open ones and those that left a copy first, then the newest.
     pub(crate) async fn list_moves(
         &self,
         filter: &MoveFilter,
@@ -170,8 +172,9 @@ impl Catalog {
         let rows: Vec<RawMove> = sqlx::query_as(select_move!(
             "where ($1 is null or m.shop = $1) and ($2 is null or m.source_pod = $2 or m.target_pod = $2) \
              and ($3 is null or (m.state not in ('done', 'aborted')) = $3) \
-             order by case when m.state in ('done', 'aborted') then 1 else 0 end, m.created_ms desc, m.id desc \
-             limit $4"
+             order by case when m.state not in ('done', 'aborted') \
+             or exists (select 1 from move_leftover l where l.move = m.id) then 0 else 1 end, \
+             m.created_ms desc, m.id desc limit $4"
         ))
         .bind(shop.map(|id| signed(id.get())))
         .bind(pod.map(|id| i64::from(id.get())))

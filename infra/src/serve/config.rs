@@ -10,6 +10,7 @@ use shared::telemetry::Settings;
 use shared::{Host, PodId};
 
 use crate::catalog::Role;
+use crate::mover::MoveLimits;
 
 /// A shop with [`crate::catalog::HOSTS_PER_SHOP_MAX`] hosts of full length is 26 KiB; an operation's detail may be more.
 const BODY_MAX: Size = Size::kib(256);
@@ -44,6 +45,10 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// The catalog's file.
     pub catalog: PathBuf,
+    /// Whether other control servers on this machine have it too.
+    pub catalog_shared: bool,
+    /// Where moves keep files: keys that do not fit into memory, dumps.
+    pub moves_dir: PathBuf,
     /// Who may ask.
     pub tokens: Vec<TokenFile>,
     /// Where relative references to secrets start.
@@ -54,6 +59,8 @@ pub struct Config {
     pub platform_domain: Host,
     /// Limits.
     pub limits: Limits,
+    /// How much moves may take.
+    pub moves: MoveLimits,
     /// Logs, traces, metrics.
     pub telemetry: Settings,
 }
@@ -98,6 +105,8 @@ impl Config {
     fn read(s: &mut Section<'_>) -> Option<Self> {
         let listen: Option<Listen> = s.required("listen");
         let catalog = s.path("catalog");
+        let catalog_shared = s.or("catalog_shared", false);
+        let moves_dir = s.optional_path("moves_dir");
         // The control server signs nothing; it refuses a fleet whose key it could not read, before edges find out.
         if let Some(path) = s.path("fleet_key_file") {
             check_fleet_key(s, &path);
@@ -110,15 +119,20 @@ impl Config {
         let base_domain = s.parsed("base_domain");
         let platform_domain = s.parsed("platform_domain");
         let limits = s.section("limits", Limits::read);
+        let moves = s.section("moves", MoveLimits::read);
         let telemetry = s.section("telemetry", Settings::read);
         Some(Self {
             listen: listen?.0,
+            // Beside the catalog: both are what a control server must not lose.
+            moves_dir: moves_dir.unwrap_or(catalog.as_ref()?.with_file_name("moves")),
             catalog: catalog?,
+            catalog_shared,
             tokens: tokens?,
             secrets_dir: secrets_dir?,
             base_domain: base_domain?,
             platform_domain: platform_domain?,
             limits,
+            moves,
             telemetry,
         })
     }

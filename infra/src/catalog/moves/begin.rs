@@ -8,7 +8,7 @@ use super::{MoveDetail, MoveRow, append, by_id, drop_lease, open_of, write};
 use crate::api::{Pod, PodStatus, Shop};
 use crate::catalog::operations::MIGRATE_KIND;
 use crate::catalog::shops::{self, ShopRef};
-use crate::catalog::{Catalog, CatalogError, Change, Position, epoch, pods, signed};
+use crate::catalog::{Catalog, CatalogError, Change, Position, epoch, pods, signed, unsigned};
 
 /// A move to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +65,13 @@ impl Catalog {
         }
         let id = MoveId::random();
         let reserved = reserve(&mut change, &shop).await?;
+        let owner = last_owner(&mut change, shop.id).await?;
         let text = serde_json::to_string(&detail)
             .map_err(|e| CatalogError::Corrupt(format!("a move's detail: {e}")))?;
         let at_ms = change.at_ms;
         sqlx::query(
             "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, state, owner, detail, error, \
-             actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $7, 0, $8, null, $9, $10, $10)",
+             actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $7, $11, $8, null, $9, $10, $10)",
         )
         .bind(id.to_string())
         .bind(signed(shop.id.get()))
@@ -82,6 +83,7 @@ impl Catalog {
         .bind(text)
         .bind(actor)
         .bind(at_ms)
+        .bind(owner)
         .execute(change.conn())
         .await?;
         let note = format!(
@@ -96,7 +98,14 @@ impl Catalog {
                 .map(|r| format!(": {r}"))
                 .unwrap_or_default()
         );
-        append(&mut change, id, MoveState::Preparing, 0, Some(&note)).await?;
+        append(
+            &mut change,
+            id,
+            MoveState::Preparing,
+            unsigned(owner)?,
+            Some(&note),
+        )
+        .await?;
         let row = by_id(change.conn(), id).await?;
         change.commit().await?;
         Ok(row)
@@ -187,6 +196,16 @@ impl Catalog {
             None => error,
         })
     }
+}
+
+/// The last owner number of any move of the shop. The next goes on from it: a home refuses an older mover of whichever move
+/// by the number alone, for ever.
+async fn last_owner(change: &mut Change<'_>, shop: ShopId) -> Result<i64, CatalogError> {
+    let last: Option<i64> = sqlx::query_scalar("select max(owner) from move where shop = $1")
+        .bind(signed(shop.get()))
+        .fetch_one(change.conn())
+        .await?;
+    Ok(last.unwrap_or(0))
 }
 
 /// Closes the move in observation; gives what its target had executed before it sold.

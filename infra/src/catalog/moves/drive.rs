@@ -5,6 +5,7 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 use super::begin::worked_on;
 use super::switch::owned_by_target;
 use super::{DRIVER, MoveDetail, MoveRow, append, by_id, drop_lease, expect, leftovers, write};
+use crate::api::ParkReport;
 use crate::catalog::{Catalog, CatalogError, Change, signed};
 
 impl Catalog {
@@ -93,6 +94,36 @@ impl Catalog {
         Ok(row)
     }
 
+    /// Adds what an edge parked for a shop to the move that had the epoch at which it went on, else to the shop's latest.
+    pub(crate) async fn note_park(&self, report: &ParkReport) -> Result<(), CatalogError> {
+        let ParkReport {
+            shop,
+            epoch,
+            parked,
+            longest_ms,
+        } = report;
+        let mut change = self.change(DRIVER).await?;
+        let id: Option<String> = sqlx::query_scalar(
+            "select id from move where shop = $1 \
+             order by case when epoch = $2 then 0 else 1 end, created_ms desc, id desc limit 1",
+        )
+        .bind(signed(shop.get()))
+        .bind(signed(epoch.get()))
+        .fetch_optional(change.conn())
+        .await?;
+        let id = id.ok_or_else(|| CatalogError::not_found("move of shop", shop))?;
+        let id = id
+            .parse()
+            .map_err(|_| CatalogError::Corrupt(format!("the id of move {id}")))?;
+        let row = by_id(change.conn(), id).await?;
+        let mut detail = row.detail;
+        let record = &mut detail.record;
+        record.requests_parked = Some(record.requests_parked.unwrap_or(0).saturating_add(*parked));
+        record.longest_park_ms = record.longest_park_ms.max(Some(*longest_ms));
+        write(&mut change, id, row.state, &detail, row.error.as_deref()).await?;
+        change.commit().await
+    }
+
     /// Keeps what is known, in the same state. What an operator would see becomes an event.
     pub(crate) async fn note_move(
         &self,
@@ -114,12 +145,13 @@ impl Catalog {
     }
 }
 
-/// The driver's detail, with an operator's word that came after it was read.
-fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
-    MoveDetail {
-        despite_strays: driver.despite_strays || stored.despite_strays,
-        ..driver.clone()
-    }
+/// The driver's detail, with what came from elsewhere after it was read: an operator's word, the edges' reports.
+pub(super) fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
+    let mut detail = driver.clone();
+    detail.despite_strays |= stored.despite_strays;
+    detail.record.requests_parked = stored.record.requests_parked;
+    detail.record.longest_park_ms = stored.record.longest_park_ms;
+    detail
 }
 
 /// What an operator would want to see of a note.

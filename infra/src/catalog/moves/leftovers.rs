@@ -71,6 +71,12 @@ impl Catalog {
         if !take_lease(&mut change, id, holder, lease_ms, force).await? {
             return Ok(None);
         }
+        // The shop's next move goes on from this number.
+        sqlx::query("update move set owner = $1 where id = $2")
+            .bind(owner)
+            .bind(id.to_string())
+            .execute(change.conn())
+            .await?;
         let row: Raw = sqlx::query_as(
             "select l.move, l.shop, l.pod, m.epoch, l.owner, l.created_ms from move_leftover l \
              join move m on m.id = l.move where l.move = $1",

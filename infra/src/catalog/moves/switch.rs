@@ -1,16 +1,23 @@
 //! The point of no return: one compare-and-swap makes the target the owner of the shop.
 
+use shared::PodId;
 use shared::moves::MoveState;
 
-use super::{MoveRow, append, expect};
+use super::drive::merged;
+use super::{MoveDetail, MoveRow, append, by_id, expect, write};
 use crate::catalog::placements::{self, Event, append_event};
 use crate::catalog::{Catalog, CatalogError, Change, signed};
 
 impl Catalog {
     /// The placement goes from (source, its epoch) to (target, the reserved epoch) and keeps its state: a frozen shop
-    /// stays frozen. Refused unless owner, state `cutover` and placement are as told. The same again, when it is done,
-    /// changes nothing.
-    pub(crate) async fn switch_move(&self, seen: &MoveRow) -> Result<MoveRow, CatalogError> {
+    /// stays frozen. Refused unless owner, state `cutover`, placement and the terms of both pods' primaries are as told. The
+    /// same again, when it is done, changes nothing.
+    pub(crate) async fn switch_move(
+        &self,
+        seen: &MoveRow,
+        detail: &MoveDetail,
+        terms: &[(PodId, u64)],
+    ) -> Result<MoveRow, CatalogError> {
         // The history names who ordered it.
         let mut change = self.change(&seen.actor).await?;
         let found = expect(&mut change, seen).await?;
@@ -22,6 +29,9 @@ impl Catalog {
         }
         if owned_by_target(&mut change, &found).await? {
             return Ok(found);
+        }
+        for &(pod, term) in terms {
+            same_term(&mut change, pod, term).await?;
         }
         let placed = placements::find(change.conn(), found.shop).await?;
         let next = change.next_version().await?;
@@ -64,9 +74,27 @@ impl Catalog {
             found.target_name,
             found.epoch.get()
         );
+        let detail = merged(detail, &found.detail);
+        write(&mut change, found.id, found.state, &detail, None).await?;
         append(&mut change, found.id, found.state, found.owner, Some(&note)).await?;
+        let row = by_id(change.conn(), found.id).await?;
         change.commit().await?;
-        Ok(found)
+        Ok(row)
+    }
+}
+
+/// A failover begins with a new term here: from then on what the mover saw at the former primary does not count.
+async fn same_term(change: &mut Change<'_>, pod: PodId, term: u64) -> Result<(), CatalogError> {
+    let found: Option<i64> = sqlx::query_scalar("select term from pod where id = $1")
+        .bind(i64::from(pod.get()))
+        .fetch_optional(change.conn())
+        .await?;
+    if found == Some(signed(term)) {
+        Ok(())
+    } else {
+        Err(CatalogError::Conflict(format!(
+            "the primary of pod {pod} is changing, and the owner of the shop with it waits"
+        )))
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn at(catalog: &Catalog, mut row: MoveRow, state: MoveState) ->
             continue;
         }
         if event == MoveEvent::HandedOver {
-            catalog.switch_move(&row).await.unwrap();
+            catalog.switch_move(&row, &row.detail, &[]).await.unwrap();
         }
         row = step(catalog, &row, event).await;
     }
@@ -178,7 +178,7 @@ async fn one_of_many_takes_a_move_and_the_former_owner_is_refused_everywhere() {
             .await,
     );
     stale(catalog.note_move(&first, &first.detail, Some("late")).await);
-    stale(catalog.switch_move(&first).await);
+    stale(catalog.switch_move(&first, &first.detail, &[]).await);
     // The lease is another's; it is taken only by force.
     assert_eq!(
         catalog
@@ -217,7 +217,7 @@ async fn inv2_the_switch_and_the_abort_exclude_each_other() {
         let row = at(&catalog, row, MoveState::Cutover).await;
         let switch = {
             let (catalog, row) = (Arc::clone(&catalog), row.clone());
-            tokio::spawn(async move { catalog.switch_move(&row).await })
+            tokio::spawn(async move { catalog.switch_move(&row, &row.detail, &[]).await })
         };
         let abort = {
             let (catalog, row) = (Arc::clone(&catalog), row.clone());
@@ -249,7 +249,7 @@ async fn inv2_the_switch_and_the_abort_exclude_each_other() {
         let events = catalog.history(&ShopRef::Id(shop.id)).await.unwrap().len();
         // The same again, also from a driver that was killed before it heard the answer.
         if switched.is_ok() {
-            catalog.switch_move(&row).await.unwrap();
+            catalog.switch_move(&row, &row.detail, &[]).await.unwrap();
             for event in [
                 MoveEvent::Abort,
                 MoveEvent::Fail,
@@ -264,7 +264,7 @@ async fn inv2_the_switch_and_the_abort_exclude_each_other() {
             }
             step(&catalog, &row, MoveEvent::HandedOver).await;
         } else {
-            let late = catalog.switch_move(&row).await;
+            let late = catalog.switch_move(&row, &row.detail, &[]).await;
             assert!(matches!(late, Err(CatalogError::Stale(_))), "{late:?}");
         }
         let again = catalog.history(&ShopRef::Id(shop.id)).await.unwrap().len();
@@ -282,7 +282,10 @@ async fn the_owner_changes_only_in_cutover_and_the_move_goes_on_only_after_it() 
         MoveState::Fenced,
     ] {
         row = at(&catalog, row, state).await;
-        let refused = catalog.switch_move(&row).await.unwrap_err();
+        let refused = catalog
+            .switch_move(&row, &row.detail, &[])
+            .await
+            .unwrap_err();
         assert!(matches!(refused, CatalogError::Conflict(_)), "{refused}");
     }
     row = at(&catalog, row, MoveState::Cutover).await;
@@ -297,7 +300,7 @@ async fn the_owner_changes_only_in_cutover_and_the_move_goes_on_only_after_it() 
         .swap_state("test", &placed, frozen, None)
         .await
         .unwrap();
-    catalog.switch_move(&row).await.unwrap();
+    catalog.switch_move(&row, &row.detail, &[]).await.unwrap();
     let placed = catalog.placement(shop.id).await.unwrap();
     assert_eq!(
         (placed.pod, placed.state),
@@ -313,7 +316,7 @@ async fn a_move_back_takes_the_place_of_the_one_in_observation() {
     let (shop, row) = begun(&catalog, "snow").await;
     let mut row = at(&catalog, row, MoveState::Cutover).await;
     row.detail.ready_gtid = Some("b:1-7".into());
-    catalog.switch_move(&row).await.unwrap();
+    catalog.switch_move(&row, &row.detail, &[]).await.unwrap();
     let row = step(&catalog, &row, MoveEvent::HandedOver).await;
     let elsewhere = PodPut {
         name: "three".into(),

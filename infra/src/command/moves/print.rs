@@ -120,6 +120,8 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
     let MoveRecord {
         fence_ms,
         writes_in_flight,
+        drain_ms,
+        writes_ended,
         tail_keys,
         fence_tries,
         requests_parked,
