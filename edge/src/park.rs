@@ -27,8 +27,8 @@ mod settings;
 
 use lot::Lot;
 pub(crate) use lot::Refused;
-pub(crate) use queue::Arrival;
 use queue::Period;
+pub(crate) use queue::{Arrival, Row};
 pub(crate) use seats::{Guest, Turn};
 pub(crate) use settings::{BODY_MAX, Reason, Settings};
 
@@ -126,10 +126,10 @@ impl Parking {
         self.with(|lot, now| lot.scouted(shop, now));
     }
 
-    /// The shop has another place than the one that refused: by the table, or (with an epoch) by a pod's mark.
-    pub(crate) fn routed(&self, shop: ShopId, pod: PodId, mark: Option<Epoch>) {
+    /// A pod's mark says where the shop is.
+    pub(crate) fn marked(&self, shop: ShopId, pod: PodId, epoch: Epoch) {
         if !self.is_quiet() {
-            self.with(|lot, now| lot.routed(shop, pod, mark, now));
+            self.with(|lot, now| lot.marked(shop, pod, epoch, now));
         }
     }
 

@@ -33,6 +33,7 @@ use crate::upstream::Health;
 mod admit;
 // Waiting until the shop's pod takes requests.
 mod parked;
+use parked::Stuck;
 // Where a request goes after a pod said "not here".
 mod reroute;
 // What a pod is sent, and what is left of its answer.
@@ -107,11 +108,15 @@ impl ProxyHttp for Edge {
     ) -> Result<Box<HttpPeer>> {
         match std::mem::replace(&mut context.again, Again::No) {
             Again::No | Again::Send => {}
-            Again::Refresh => {
-                if let Err(reply) = self.reroute(context).await {
-                    return Err(refused(context, reply));
+            Again::Refresh => match self.reroute(context).await {
+                Ok(()) => {}
+                Err(Stuck::Later(_)) if context.place.is_some() => {
+                    context.parks += 1;
+                    self.park(session, context, Some(Reason::Fenced)).await?;
                 }
-            }
+                Err(Stuck::Later(why)) => return Err(refused(context, self.give_up(why))),
+                Err(Stuck::Reply(reply)) => return Err(refused(context, reply)),
+            },
             Again::Park(reason) => self.park(session, context, reason).await?,
         }
         if context.process.is_none() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use shared::{Epoch, PodId, ShopId};
 
-use super::queue::{Arrival, Period, Queue};
+use super::queue::{Arrival, Period, Queue, Row};
 use super::seats::{Guest, Left, Number, Waker};
 use super::settings::{Reason, Settings};
 use crate::retry::Why;
@@ -14,8 +14,8 @@ use crate::retry::Why;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused {
     pub(crate) shop: ShopId,
-    /// The pod that it goes to.
-    pub(crate) pod: PodId,
+    /// Where it goes.
+    pub(crate) place: Row,
     /// Why it was refused, and when it was sent; `None` if it was not sent.
     pub(crate) by_pod: Option<(Reason, Instant)>,
 }
@@ -109,6 +109,7 @@ impl Lot {
     fn close(&mut self, refused: Refused, now: Instant) -> Result<(), Why> {
         let settings = self.settings;
         let queue = self.queue(refused, now);
+        queue.known_at(refused.place);
         match refused.by_pod {
             Some((reason, sent)) => queue.close(reason, sent, &settings, now),
             None => Ok(()),
@@ -117,7 +118,7 @@ impl Lot {
 
     fn queue(&mut self, refused: Refused, now: Instant) -> &mut Queue {
         let queues = self.queues.entry(refused.shop);
-        queues.or_insert_with(|| Queue::new(refused.pod, now))
+        queues.or_insert_with(|| Queue::new(refused.place, now))
     }
 
     /// Sees to it that there is room. Where there is none in all, a shop with more than its share gives way.
@@ -179,10 +180,18 @@ impl Lot {
         self.run(shop, now);
     }
 
-    /// The shop has another place: by the table, or (with an epoch) by a mark.
-    pub(crate) fn routed(&mut self, shop: ShopId, pod: PodId, mark: Option<Epoch>, now: Instant) {
+    /// What the table says of a shop now.
+    pub(crate) fn routed(&mut self, shop: ShopId, row: Option<Row>, now: Instant) {
         if let Some(queue) = self.queues.get_mut(&shop) {
-            queue.routed(pod, mark.map(|epoch| (pod, epoch)), now);
+            queue.routed(row, now);
+        }
+        self.run(shop, now);
+    }
+
+    /// A pod's mark says where a shop is.
+    pub(crate) fn marked(&mut self, shop: ShopId, pod: PodId, epoch: Epoch, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(&shop) {
+            queue.marked(pod, epoch, now);
         }
         self.run(shop, now);
     }
@@ -295,3 +304,6 @@ impl Lot {
         std::mem::take(&mut self.ended)
     }
 }
+
+#[cfg(test)]
+mod tests;

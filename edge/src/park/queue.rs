@@ -51,13 +51,22 @@ pub(crate) struct Period {
     pub(crate) longest: Duration,
 }
 
+/// Where a shop is: its row of the route table, or what a mark says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) pod: PodId,
+    pub(crate) epoch: Epoch,
+    /// An operator took it offline.
+    pub(crate) offline: bool,
+}
+
 /// One shop's gate and seats.
 #[derive(Debug)]
 pub(crate) struct Queue {
     gate: Gate,
     seats: Seats,
-    /// The pod that they will be sent to, as far as is known.
-    pod: PodId,
+    /// Where they will be sent, as far as is known.
+    place: Row,
     /// Where another request was told that the shop is.
     hint: Option<(PodId, Epoch)>,
     /// When the request was sent that was refused last.
@@ -71,11 +80,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(pod: PodId, now: Instant) -> Self {
+    pub(crate) fn new(place: Row, now: Instant) -> Self {
         Self {
             gate: Gate::Open,
             seats: Seats::default(),
-            pod,
+            place,
             hint: None,
             refused: now,
             opened: None,
@@ -200,16 +209,37 @@ impl Queue {
         self.opened = Some(now);
     }
 
-    /// The shop's place is another: in the table, or by a mark (`hint`).
-    pub(crate) fn routed(&mut self, pod: PodId, hint: Option<(PodId, Epoch)>, now: Instant) {
-        self.pod = pod;
-        let newest = self
-            .hint
-            .into_iter()
-            .chain(hint)
-            .max_by_key(|(_, epoch)| *epoch);
-        self.hint = newest;
-        self.open(now);
+    /// A request of the shop was refused at this place.
+    pub(crate) fn known_at(&mut self, place: Row) {
+        if place.epoch > self.place.epoch {
+            self.place = place;
+        }
+    }
+
+    /// The table's row of the shop: what is news opens the gate, be it that there is no such shop any more.
+    pub(crate) fn routed(&mut self, row: Option<Row>, now: Instant) {
+        let news = match row {
+            Some(row) if row.epoch == self.place.epoch => row.offline != self.place.offline,
+            Some(row) => row.epoch > self.place.epoch,
+            None => self.seats.waiting() > 0,
+        };
+        if news {
+            self.place = row.unwrap_or(self.place);
+            self.open(now);
+        }
+    }
+
+    /// A pod's mark says where the shop is.
+    pub(crate) fn marked(&mut self, pod: PodId, epoch: Epoch, now: Instant) {
+        if epoch > self.place.epoch {
+            self.place = Row {
+                pod,
+                epoch,
+                offline: false,
+            };
+            self.hint = Some((pod, epoch));
+            self.open(now);
+        }
     }
 
     /// Sends one to ask, if it is time.
@@ -233,12 +263,13 @@ impl Queue {
         let follows = self.gate == Gate::Open
             && self.seats.waiting() > 0
             && self.seats.slots() < settings.drain_shop_max;
-        follows.then_some(self.pod)
+        follows.then_some(self.place.pod)
     }
 
     /// Sends the next one, who has that slot.
     pub(crate) fn follow(&mut self, now: Instant) -> bool {
-        self.seats.send_next(self.pod, Turn::Follow(self.hint), now)
+        self.seats
+            .send_next(self.place.pod, Turn::Follow(self.hint), now)
     }
 
     /// What time alone does: who is on its way for long keeps nobody waiting, and a gate that is closed for too long is

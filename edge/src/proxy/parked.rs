@@ -13,17 +13,17 @@ use tokio::time::sleep_until;
 use super::{Edge, admit, refused};
 use crate::connection::ClientStream;
 use crate::context::{Again, Context};
-use crate::park::{Arrival, BODY_MAX, Guest, Reason, Refused, Turn};
+use crate::park::{Arrival, BODY_MAX, Guest, Reason, Refused, Row, Turn};
 use crate::reply::Reply;
 use crate::retry::{Refreshed, Why, after_refresh};
 
 /// A newer place than the one that refused.
 type Hint = Option<(PodId, Epoch)>;
 
-/// Why a request whose turn it was could not go.
-enum Stuck {
-    /// Nothing is in the way for ever: it goes back to its seat.
-    Later,
+/// Why a request cannot go on.
+pub(super) enum Stuck {
+    /// Nothing is in the way for ever: one that has a seat goes back to it.
+    Later(Why),
     /// The client is told.
     Reply(Reply),
 }
@@ -99,7 +99,7 @@ impl Edge {
             };
             match self.go(context, hint) {
                 Ok(()) => return Ok(()),
-                Err(Stuck::Later) => by_pod = Some((Reason::Unready, Some(Instant::now()))),
+                Err(Stuck::Later(_)) => by_pod = Some((Reason::Unready, Some(Instant::now()))),
                 Err(Stuck::Reply(reply)) => return Err(refused(context, reply)),
             }
         }
@@ -115,31 +115,25 @@ impl Edge {
         let Some(route) = &context.route else {
             return Err(Why::Unchanged);
         };
-        let (shop, pod) = (route.shop, route.pod_id());
         let refused = Refused {
-            shop,
-            pod,
+            shop: route.shop,
+            place: Row {
+                pod: route.pod_id(),
+                epoch: route.epoch,
+                offline: false,
+            },
             by_pod: by_pod.map(|(reason, sent)| (reason, sent.unwrap_or(context.started))),
         };
-        let turn = if let Some(place) = &context.place {
-            place.back(refused)?
-        } else {
-            let guest = Guest {
-                write: may_write(session),
-                whole: session.is_body_done(),
-                bytes: kept_bytes(session),
-            };
-            let (place, turn) = self.parking.sit(refused, guest)?;
-            context.place = Some(place);
-            turn
-        };
-        // The table may have changed while the pod answered, when nobody watched this row.
-        let was = (route.pod_id(), route.epoch);
-        match after_refresh(was, self.routes.placed(shop)) {
-            Refreshed::Send { pod, .. } => self.parking.routed(shop, pod, None),
-            Refreshed::Gone | Refreshed::Offline => self.parking.routed(shop, pod, None),
-            Refreshed::GiveUp(_) => {}
+        if let Some(place) = &context.place {
+            return place.back(refused);
         }
+        let guest = Guest {
+            write: may_write(session),
+            whole: session.is_body_done(),
+            bytes: kept_bytes(session),
+        };
+        let (place, turn) = self.parking.sit(refused, guest)?;
+        context.place = Some(place);
         Ok(turn)
     }
 
@@ -203,12 +197,12 @@ impl Edge {
         // It had its permits when it came; the place of others, it does not take.
         context.shop_permit = self.shops.enter(shop);
         if context.shop_permit.is_none() || self.turn_to(context, pod, epoch).is_err() {
-            return Err(Stuck::Later);
+            return Err(Stuck::Later(Why::Tries));
         }
         let route = context.route.as_ref();
         context.process = route.and_then(|route| route.pod.pick(&[]));
         if context.process.is_none() {
-            return Err(Stuck::Later);
+            return Err(Stuck::Later(Why::Tries));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use shared::error::Kind;
 use shared::{Epoch, PodId};
 
+use super::parked::Stuck;
 use super::{Edge, admit};
 use crate::context::{Again, Context};
 use crate::reply::Reply;
@@ -12,7 +13,7 @@ impl Edge {
     /// Sends the request where a mark points; to a pod that the edge does not know, after the catalog was asked.
     pub(super) fn follow(&self, context: &mut Context, pod: PodId, epoch: Epoch) -> Again {
         if let Some(route) = &context.route {
-            self.parking.routed(route.shop, pod, Some(epoch));
+            self.parking.marked(route.shop, pod, epoch);
         }
         match self.turn_to(context, pod, epoch) {
             Ok(()) => Again::Send,
@@ -21,23 +22,25 @@ impl Edge {
     }
 
     /// Asks the catalog and sends the request where the table then says, if that is news.
-    pub(super) async fn reroute(&self, context: &mut Context) -> Result<(), Reply> {
+    pub(super) async fn reroute(&self, context: &mut Context) -> Result<(), Stuck> {
         let Some(route) = &context.route else {
-            return Err(admit::UNREACHABLE);
+            return Err(Stuck::Reply(admit::UNREACHABLE));
         };
         let (shop, refused) = (route.shop, (route.pod_id(), route.epoch));
         // Another request may have asked already: what is news needs no second question.
         if let Refreshed::Send { pod, epoch } = after_refresh(refused, self.routes.placed(shop)) {
-            return self.turn_to(context, pod, epoch);
+            return self.turn_to(context, pod, epoch).map_err(Stuck::Reply);
         }
         if !self.routes.refresh(self.refresh_max).await {
-            return Err(self.give_up(Why::Catalog));
+            return Err(Stuck::Later(Why::Catalog));
         }
         match after_refresh(refused, self.routes.placed(shop)) {
-            Refreshed::Send { pod, epoch } => self.turn_to(context, pod, epoch),
-            Refreshed::Gone => Err(Kind::UnknownShop.into()),
-            Refreshed::Offline => Err(Kind::Offline.into()),
-            Refreshed::GiveUp(why) => Err(self.give_up(why)),
+            Refreshed::Send { pod, epoch } => {
+                self.turn_to(context, pod, epoch).map_err(Stuck::Reply)
+            }
+            Refreshed::Gone => Err(Stuck::Reply(Kind::UnknownShop.into())),
+            Refreshed::Offline => Err(Stuck::Reply(Kind::Offline.into())),
+            Refreshed::GiveUp(why) => Err(Stuck::Later(why)),
         }
     }
 

@@ -1,0 +1,512 @@
+//! The lot by a clock of the test's own: who goes when, who is refused, and that nothing is left over.
+
+use tokio::sync::oneshot::{Receiver, channel, error::TryRecvError};
+
+use super::*;
+use crate::park::seats::Turn;
+
+const SETTINGS: Settings = Settings {
+    window: Duration::from_secs(10),
+    shop_max: 100,
+    all_max: 200,
+    bytes_max: 1_000_000,
+    fence_max: Duration::from_secs(20),
+    unready_gap: Duration::from_secs(60),
+    probe_every: Duration::from_millis(100),
+    drain_shop_max: 4,
+    drain_pod_max: 6,
+};
+
+/// A lot and its clock.
+struct Scene {
+    lot: Lot,
+    now: Instant,
+}
+
+/// A parked request.
+struct Client {
+    shop: ShopId,
+    number: Number,
+    turn: Receiver<Turn>,
+}
+
+impl Client {
+    fn heard(&mut self) -> Option<Turn> {
+        match self.turn.try_recv() {
+            Ok(turn) => Some(turn),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+
+    /// Whether it was told to go.
+    fn goes(&mut self) -> bool {
+        matches!(self.heard(), Some(Turn::Probe(_) | Turn::Follow(_)))
+    }
+}
+
+const fn guest() -> Guest {
+    Guest {
+        write: true,
+        whole: true,
+        bytes: 10,
+    }
+}
+
+fn shop(id: u64) -> ShopId {
+    ShopId::new(id).unwrap()
+}
+
+fn at(pod: u64, epoch: u64) -> Row {
+    Row {
+        pod: PodId::new(pod).unwrap(),
+        epoch: Epoch::try_from(epoch).unwrap(),
+        offline: false,
+    }
+}
+
+impl Scene {
+    fn new(settings: Settings) -> Self {
+        Self {
+            lot: Lot::new(settings),
+            now: Instant::now(),
+        }
+    }
+
+    fn refused(&self, id: u64, reason: Reason) -> Refused {
+        Refused {
+            shop: shop(id),
+            place: at(1, 1),
+            by_pod: Some((reason, self.now)),
+        }
+    }
+
+    fn try_park(&mut self, id: u64, reason: Reason, guest: Guest) -> Result<Client, Why> {
+        let (waker, turn) = channel();
+        let refused = self.refused(id, reason);
+        let number = self.lot.sit(refused, guest, waker, self.now)?;
+        let shop = shop(id);
+        Ok(Client { shop, number, turn })
+    }
+
+    /// A write that the pod refused.
+    fn park(&mut self, id: u64) -> Client {
+        self.try_park(id, Reason::Fenced, guest()).unwrap()
+    }
+
+    fn parks(&mut self, id: u64, count: usize) -> Vec<Client> {
+        (0..count).map(|_| self.park(id)).collect()
+    }
+
+    fn back(&mut self, client: &mut Client) -> Result<(), Why> {
+        let refused = self.refused(client.shop.get(), Reason::Fenced);
+        let (waker, turn) = channel();
+        client.turn = turn;
+        self.lot.back(refused, client.number, waker, self.now)
+    }
+
+    fn pass(&mut self, client: &Client) {
+        let waited = Duration::from_millis(5);
+        self.lot
+            .passed(client.shop, client.number, waited, self.now);
+    }
+
+    fn leave(&mut self, client: &Client) {
+        let waited = Duration::from_millis(5);
+        self.lot.leave(client.shop, client.number, waited, self.now);
+    }
+
+    fn after(&mut self, ms: u64) -> Option<Instant> {
+        self.now += Duration::from_millis(ms);
+        self.lot.advance(self.now)
+    }
+
+    /// Nothing is left of anything.
+    fn is_empty(&mut self) {
+        self.after(700_000);
+        self.after(1);
+        let lot = &self.lot;
+        assert_eq!((lot.seats(), lot.bytes(), lot.shops()), (0, 0, 0));
+        assert!(lot.slots.is_empty() && lot.full.is_empty(), "{lot:?}");
+        assert!(lot.ring.is_empty() && lot.queued.is_empty(), "{lot:?}");
+    }
+}
+
+#[test]
+fn one_asks_at_a_time_and_ever_more_rarely() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 5);
+    let mut asked = Vec::new();
+    for ms in 0..1000 {
+        for client in &mut clients {
+            if client.goes() {
+                asked.push(ms);
+                // The pod answers at once.
+                scene.back(client).unwrap();
+            }
+        }
+        scene.after(1);
+    }
+    assert_eq!(asked[..6], [10, 30, 70, 150, 250, 350], "{asked:?}");
+    assert_eq!(asked.len(), 12, "{asked:?}");
+    for client in &clients {
+        scene.leave(client);
+    }
+    scene.is_empty();
+}
+
+#[test]
+fn who_asks_for_long_keeps_no_other_from_asking() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 2);
+    scene.after(10);
+    assert!(clients[0].goes());
+    let due = scene.after(500).unwrap();
+    assert!(!clients[1].goes());
+    assert_eq!(due, scene.now + Duration::from_millis(500), "no sooner");
+    scene.after(500);
+    assert!(clients[1].goes());
+    scene.pass(&clients[0]);
+    scene.pass(&clients[1]);
+    scene.is_empty();
+}
+
+#[test]
+fn an_answer_opens_the_gate_and_the_others_follow_a_few_at_a_time() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 20);
+    assert_eq!(
+        scene.lot.arrive(shop(1), true, scene.now),
+        Ok(Arrival::Wait)
+    );
+    assert_eq!(scene.lot.arrive(shop(1), false, scene.now), Ok(Arrival::Go));
+    assert_eq!(scene.lot.arrive(shop(2), true, scene.now), Ok(Arrival::Go));
+    scene.after(10);
+    assert!(clients[0].goes());
+    scene.pass(&clients[0]);
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
+    let going = |clients: &mut [Client]| -> Vec<usize> {
+        let told = clients.iter_mut().enumerate();
+        told.filter_map(|(i, c)| c.goes().then_some(i)).collect()
+    };
+    assert_eq!(going(&mut clients), [1, 2, 3, 4]);
+    scene.pass(&clients[2]);
+    scene.leave(&clients[1]);
+    assert_eq!(going(&mut clients), [5, 6], "in the order of arrival");
+    // A slow one gives its slot up after a while.
+    scene.after(1000);
+    assert_eq!(going(&mut clients), [7, 8, 9, 10]);
+    for client in &clients[3..] {
+        scene.pass(client);
+    }
+    let ended = scene.lot.take_ended();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].1.parked, 20);
+    assert_eq!(ended[0].1.longest, Duration::from_millis(5));
+    scene.is_empty();
+}
+
+#[test]
+fn one_that_is_refused_again_finds_its_place_and_closes_the_gate() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 6);
+    scene.after(10);
+    assert!(clients[0].goes());
+    scene.pass(&clients[0]);
+    assert!(clients[1].goes() && clients[2].goes());
+    scene.after(5);
+    scene.back(&mut clients[1]).unwrap();
+    assert!(!clients[5].goes(), "the gate is closed");
+    scene.back(&mut clients[2]).unwrap();
+    scene.after(10);
+    assert!(
+        clients[1].goes() && !clients[2].goes(),
+        "the first asks again"
+    );
+    // Sent before the refusal: its answer says nothing about now.
+    scene.pass(&clients[3]);
+    assert!(!clients[5].goes());
+    scene.pass(&clients[1]);
+    assert!(clients[2].goes() && clients[5].goes());
+    for client in &clients {
+        scene.leave(client);
+    }
+    scene.is_empty();
+}
+
+#[test]
+fn a_refusal_older_than_the_opening_closes_nothing() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 8);
+    let old = scene.refused(1, Reason::Fenced);
+    scene.after(10);
+    assert!(clients[0].goes());
+    scene.pass(&clients[0]);
+    let (waker, turn) = channel();
+    let number = scene.lot.sit(old, guest(), waker, scene.now).unwrap();
+    let late = Client {
+        shop: shop(1),
+        number,
+        turn,
+    };
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
+    for client in clients.iter().chain([&late]) {
+        scene.leave(client);
+    }
+    scene.is_empty();
+}
+
+#[test]
+fn a_read_does_not_answer_for_writes() {
+    let mut scene = Scene::new(SETTINGS);
+    let read = Guest {
+        write: false,
+        ..guest()
+    };
+    let mut first = scene.try_park(1, Reason::Unready, read).unwrap();
+    let mut second = scene.try_park(1, Reason::Unready, read).unwrap();
+    scene.after(10);
+    assert!(first.goes(), "with no write a read asks");
+    let mut write = scene.try_park(1, Reason::Unready, guest()).unwrap();
+    scene.pass(&first);
+    assert!(!second.goes() && !write.goes());
+    scene.after(100);
+    assert!(write.goes() && !second.goes(), "a write goes first");
+    scene.pass(&write);
+    assert!(second.goes());
+    scene.pass(&second);
+    scene.is_empty();
+}
+
+#[test]
+fn one_whose_body_still_comes_asks_last() {
+    let mut scene = Scene::new(SETTINGS);
+    let part = Guest {
+        whole: false,
+        ..guest()
+    };
+    let mut slow = scene.try_park(1, Reason::Fenced, part).unwrap();
+    let mut slower = scene.try_park(1, Reason::Fenced, part).unwrap();
+    let mut whole = scene.park(1);
+    scene.after(10);
+    assert!(whole.goes() && !slow.goes());
+    scene.back(&mut whole).unwrap();
+    scene.leave(&whole);
+    scene.lot.whole(shop(1), slower.number);
+    scene.after(100);
+    assert!(slower.goes() && !slow.goes());
+    scene.leave(&slower);
+    scene.after(100);
+    assert!(slow.goes(), "with nobody else it does");
+    scene.pass(&slow);
+    scene.is_empty();
+}
+
+#[test]
+fn a_new_row_or_a_mark_opens_the_gate_and_an_old_one_does_not() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut client = scene.park(1);
+    let offline = Row {
+        offline: true,
+        ..at(1, 1)
+    };
+    scene.lot.routed(shop(1), Some(at(1, 1)), scene.now);
+    scene
+        .lot
+        .marked(shop(1), at(2, 1).pod, at(2, 1).epoch, scene.now);
+    assert_eq!(client.heard(), None);
+    scene
+        .lot
+        .marked(shop(1), at(2, 2).pod, at(2, 2).epoch, scene.now);
+    let there = Some((at(2, 2).pod, at(2, 2).epoch));
+    assert_eq!(client.heard(), Some(Turn::Follow(there)));
+    scene.leave(&client);
+    for row in [Some(at(2, 2)), Some(offline), None] {
+        let mut client = scene.park(1);
+        scene.lot.routed(shop(1), row, scene.now);
+        assert!(client.goes(), "{row:?}");
+        scene.leave(&client);
+    }
+    scene.is_empty();
+}
+
+#[test]
+fn a_shop_that_is_full_leaves_room_for_others() {
+    let mut scene = Scene::new(Settings {
+        shop_max: 3,
+        ..SETTINGS
+    });
+    let clients = scene.parks(1, 3);
+    let full = scene.try_park(1, Reason::Fenced, guest());
+    assert_eq!(full.err(), Some(Why::Shop));
+    let other = scene.park(2);
+    scene.leave(&clients[0]);
+    let again = scene.park(1);
+    for client in clients.iter().chain([&other, &again]) {
+        scene.leave(client);
+    }
+    scene.is_empty();
+}
+
+#[test]
+fn where_all_is_full_the_shop_with_the_most_gives_way() {
+    let small = Settings {
+        all_max: 6,
+        ..SETTINGS
+    };
+    let little = Settings {
+        bytes_max: 60,
+        ..SETTINGS
+    };
+    for (settings, why) in [(small, Why::All), (little, Why::Bytes)] {
+        let mut scene = Scene::new(settings);
+        let mut large = scene.parks(1, 6);
+        let own = scene.try_park(1, Reason::Fenced, guest());
+        assert_eq!(own.err(), Some(why));
+        let mut other = scene.parks(2, 3);
+        let newest = large.iter_mut().skip(3).map(Client::heard);
+        assert!(newest.into_iter().all(|h| h == Some(Turn::Refused(why))));
+        assert!(large[..3].iter_mut().all(|c| c.heard().is_none()));
+        let equal = scene.try_park(2, Reason::Fenced, guest());
+        assert_eq!(
+            equal.err(),
+            Some(why),
+            "its share is as large as the other's"
+        );
+        assert!(other.iter_mut().all(|c| c.heard().is_none()));
+        for client in large.iter().chain(&other) {
+            scene.leave(client);
+        }
+        scene.is_empty();
+    }
+}
+
+#[test]
+fn who_lost_the_seat_while_it_was_out_is_refused() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut client = scene.park(1);
+    scene.leave(&client);
+    assert_eq!(scene.back(&mut client).err(), Some(Why::All));
+    scene.is_empty();
+}
+
+#[test]
+fn a_shop_that_is_fenced_for_too_long_is_not_waited_for_until_one_saw_it_open() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut asking = scene.park(1);
+    let mut waiting = scene.park(1);
+    scene.after(10);
+    assert!(asking.goes());
+    scene.after(19_995);
+    assert_eq!(waiting.heard(), Some(Turn::Refused(Why::Fence)));
+    assert_eq!(scene.back(&mut asking), Err(Why::Fence));
+    let none = scene.try_park(1, Reason::Fenced, guest());
+    assert_eq!(none.err(), Some(Why::Fence));
+    scene.leave(&asking);
+    scene.leave(&waiting);
+    assert_eq!(scene.lot.seats(), 0);
+    // One in a while asks; the others are refused at once, and reads may be served.
+    scene.after(100);
+    assert_eq!(
+        scene.lot.arrive(shop(1), true, scene.now),
+        Ok(Arrival::Scout)
+    );
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Err(Why::Fence));
+    assert_eq!(scene.lot.arrive(shop(1), false, scene.now), Ok(Arrival::Go));
+    scene.after(60_000);
+    assert_eq!(
+        scene.lot.arrive(shop(1), true, scene.now),
+        Ok(Arrival::Scout)
+    );
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Err(Why::Fence));
+    scene.lot.scouted(shop(1), scene.now);
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
+    let again = scene.park(1);
+    scene.leave(&again);
+    scene.is_empty();
+}
+
+#[test]
+fn a_pod_that_loses_its_primary_again_soon_is_not_waited_for_and_a_fence_is() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut client = scene.try_park(1, Reason::Unready, guest()).unwrap();
+    scene.after(10);
+    assert!(client.goes());
+    scene.pass(&client);
+    scene.after(59_000);
+    let soon = scene.try_park(1, Reason::Unready, guest());
+    assert_eq!(soon.err(), Some(Why::Gap));
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
+    let mut fenced = scene.park(1);
+    scene.after(10);
+    assert!(fenced.goes());
+    scene.pass(&fenced);
+    scene.after(1_000);
+    let later = scene.try_park(1, Reason::Unready, guest()).unwrap();
+    scene.leave(&later);
+    scene.is_empty();
+}
+
+#[test]
+fn a_drain_that_meets_no_primary_again_goes_on_waiting() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients: Vec<_> = (0..8)
+        .map(|_| scene.try_park(1, Reason::Unready, guest()).unwrap())
+        .collect();
+    scene.after(10);
+    assert!(clients[0].goes());
+    scene.pass(&clients[0]);
+    assert!(clients[1].goes());
+    let refused = scene.refused(1, Reason::Unready);
+    let (waker, _turn) = channel();
+    let number = clients[1].number;
+    let back = scene.lot.back(refused, number, waker, scene.now);
+    assert_eq!(back, Ok(()), "the period is not over");
+    for client in &clients {
+        scene.leave(client);
+    }
+    scene.is_empty();
+}
+
+#[test]
+fn what_is_known_of_a_fence_that_nobody_waits_for_is_forgotten() {
+    let mut scene = Scene::new(SETTINGS);
+    let client = scene.park(1);
+    scene.leave(&client);
+    scene.after(900);
+    assert_eq!(
+        scene.lot.arrive(shop(1), true, scene.now),
+        Ok(Arrival::Wait)
+    );
+    scene.after(1_100);
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
+    assert_eq!(scene.lot.shops(), 0);
+}
+
+#[test]
+fn the_shops_of_a_pod_share_its_slots_in_turn() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut shops: Vec<Vec<Client>> = (1..=3).map(|id| scene.parks(id, 10)).collect();
+    for id in 1..=3 {
+        scene.lot.routed(shop(id), Some(at(2, 2)), scene.now);
+    }
+    let mut done = [0; 3];
+    for _ in 0..1000 {
+        let mut going = Vec::new();
+        for (index, clients) in shops.iter_mut().enumerate() {
+            let told = clients.iter_mut().enumerate();
+            going.extend(told.filter_map(|(i, c)| c.goes().then_some((index, i))));
+        }
+        if going.is_empty() {
+            break;
+        }
+        assert!(going.len() <= 6, "{going:?}");
+        for (index, i) in going {
+            scene.pass(&shops[index][i]);
+            done[index] += 1;
+        }
+        let (most, least) = (done.iter().max().unwrap(), done.iter().min().unwrap());
+        assert!(most - least <= 4 || *least == 10, "{done:?}");
+    }
+    assert_eq!(done, [10, 10, 10]);
+    scene.is_empty();
+}
