@@ -1,0 +1,252 @@
+//! The applier's hand: takes a batch from the feed, reads, writes, notes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::gtid::GtidSet;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::reader::{Found, Reader};
+use super::{Ledger, PART};
+use crate::mover::error::MoveError;
+use crate::mover::feed::{Batch, Changed, Feed};
+use crate::mover::job::Job;
+use crate::mover::progress::Progress;
+use crate::mover::session::Session;
+use crate::mover::table::{self, Table};
+use crate::mover::throttle::Throttle;
+use crate::mover::verify::{SPEAK_EVERY, sized};
+
+/// The first batch; later ones go by time.
+const BATCH_FIRST: u64 = 500;
+/// The largest: a transaction of that many rows is what a replica of the target can still swallow at once.
+const BATCH_MAX: u64 = 5_000;
+/// How long the source may take to show what its binlog already told of. It does so in milliseconds; semi-synchronous
+/// replication can hold it up for as long as its replicas are away.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(20);
+/// How long the feed may take to see what the source has executed: longer than a reconnect of it.
+const SEEN_WITHIN: Duration = Duration::from_secs(30);
+/// With no key to apply, how far the feed came is noted this often: a move that is taken up reads no more binlog again
+/// than that.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+/// Keys that changed since they were compared, at most: some tens of megabytes.
+const TOUCHED_MAX: usize = 300_000;
+
+/// The feed, the sessions, and how far it is.
+pub(crate) struct Hand {
+    job: Job,
+    tables: Arc<[Table]>,
+    feed: Feed,
+    reader: Reader,
+    target: Session,
+    size: u64,
+    noted: Instant,
+    noted_set: GtidSet,
+}
+
+impl Hand {
+    pub(super) async fn open(
+        job: &Job,
+        feed: Feed,
+        tables: Arc<[Table]>,
+    ) -> Result<Self, MoveError> {
+        let (reader, target) = tokio::try_join!(
+            Reader::open(job, Arc::clone(&tables)),
+            Session::open(job, &job.target)
+        )?;
+        Ok(Self {
+            job: job.clone(),
+            tables,
+            feed,
+            reader,
+            target,
+            size: BATCH_FIRST,
+            noted: Instant::now(),
+            noted_set: GtidSet::default(),
+        })
+    }
+
+    /// What the source has executed.
+    pub(super) async fn source_executed(&mut self) -> Result<GtidSet, MoveError> {
+        self.reader.session()?.gtid_executed().await
+    }
+
+    /// Keys that the feed has and nobody applied.
+    pub(super) fn pending(&self) -> u64 {
+        self.feed.pending()
+    }
+
+    /// Lets time go by, but not past the run's end.
+    pub(super) async fn wait(&self, pause: Duration) -> Result<(), MoveError> {
+        tokio::select! {
+            () = self.job.stop.cancelled() => Err(MoveError::Stopped),
+            () = tokio::time::sleep(pause) => Ok(()),
+        }
+    }
+
+    pub(super) async fn refresh(&mut self) -> Result<(), MoveError> {
+        self.reader.refresh().await?;
+        if self
+            .target
+            .number("keep a session", "select 1")
+            .await
+            .is_err()
+        {
+            self.target = Session::open(&self.job, &self.job.target).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies everything of a set.
+    pub(in crate::mover) async fn catch_up(
+        &mut self,
+        set: &GtidSet,
+        ledger: &Ledger,
+        applied: &watch::Sender<GtidSet>,
+    ) -> Result<(), MoveError> {
+        self.feed.wait_for(set, SEEN_WITHIN).await?;
+        loop {
+            let any = self.turn(ledger, applied).await?;
+            // Batches beyond the set are not this call's.
+            if applied.borrow().contains(set) && !(any && ledger.has_repairs()) {
+                return Ok(());
+            }
+            if self.job.stop.is_cancelled() {
+                return Err(MoveError::Stopped);
+            }
+        }
+    }
+
+    /// Applies whatever comes until told to end.
+    pub(in crate::mover) async fn apply_while(
+        &mut self,
+        ledger: &Ledger,
+        applied: &watch::Sender<GtidSet>,
+        throttle: &Throttle,
+        done: &CancellationToken,
+    ) -> Result<(), MoveError> {
+        /// How long the feed is left alone when it had nothing.
+        const IDLE: Duration = Duration::from_millis(5);
+        let mut spoken = Instant::now();
+        while !done.is_cancelled() {
+            throttle.pass().await?;
+            if !self.turn(ledger, applied).await? {
+                self.wait(IDLE).await?;
+            }
+            if ledger.len() > TOUCHED_MAX {
+                return Err(MoveError::Bound(format!(
+                    "more than {TOUCHED_MAX} keys changed since they were compared; move at a calmer time"
+                )));
+            }
+            if spoken.elapsed() > SPEAK_EVERY {
+                self.refresh().await?;
+                spoken = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// One batch. Says whether there was one.
+    async fn turn(
+        &mut self,
+        ledger: &Ledger,
+        applied: &watch::Sender<GtidSet>,
+    ) -> Result<bool, MoveError> {
+        self.feed.add_keys(ledger.take_repairs())?;
+        let batch = self
+            .feed
+            .take(usize::try_from(self.size).unwrap_or(usize::MAX))
+            .await?;
+        if batch.keys.is_empty() {
+            if self.noted.elapsed() > NOTE_EVERY && batch.upto != self.noted_set {
+                self.note(&batch.upto).await?;
+            }
+            applied.send_replace(batch.upto);
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let upto = batch.upto.clone();
+        let count = batch.keys.len() as u64;
+        let places: Vec<_> = batch
+            .keys
+            .iter()
+            .map(|it| (it.table, it.key.clone()))
+            .collect();
+        self.write(batch).await?;
+        ledger.applied(places);
+        Progress::add(&self.job.progress.keys_applied, count);
+        self.noted = Instant::now();
+        self.noted_set.clone_from(&upto);
+        applied.send_replace(upto);
+        if count >= self.size / 2 {
+            let next = sized(self.size, began.elapsed(), self.job.limits.chunk_time);
+            self.size = next.clamp(self.job.limits.chunk_rows_min.max(1), BATCH_MAX);
+        }
+        Ok(true)
+    }
+
+    /// Notes how far the feed came, when there was no key to apply.
+    async fn note(&mut self, upto: &GtidSet) -> Result<(), MoveError> {
+        let text = upto.to_string();
+        self.target
+            .begin_owned_at(&self.job, PART, text.as_bytes())
+            .await?;
+        self.target.commit().await?;
+        self.noted = Instant::now();
+        self.noted_set.clone_from(upto);
+        Ok(())
+    }
+
+    /// Makes the target equal for the keys of a batch. One transaction, or several where the rows are too large for one; the
+    /// last one notes the set.
+    async fn write(&mut self, batch: Batch) -> Result<(), MoveError> {
+        let executed = self.reader.session()?;
+        executed.wait_executed(&batch.needs, VISIBLE_WITHIN).await?;
+        let mut by_table: Vec<Vec<_>> = vec![Vec::new(); self.tables.len()];
+        for Changed { table, key } in batch.keys {
+            if let Some(keys) = by_table.get_mut(table) {
+                keys.push(key);
+            }
+        }
+        let mut wishes = VecDeque::new();
+        for (table, keys) in by_table.into_iter().enumerate() {
+            wishes.extend(self.reader.wishes(table, keys));
+        }
+        let upto = batch.upto.to_string();
+        loop {
+            let found = self.reader.read(&mut wishes).await?;
+            if wishes.is_empty() {
+                self.target
+                    .begin_owned_at(&self.job, PART, upto.as_bytes())
+                    .await?;
+                self.put(found).await?;
+                return self.target.commit().await;
+            }
+            self.target.begin_owned(&self.job, PART).await?;
+            self.put(found).await?;
+            self.target.commit().await?;
+        }
+    }
+
+    async fn put(&mut self, found: Vec<Found>) -> Result<(), MoveError> {
+        for Found { table, keys, rows } in found {
+            let Some(table) = self.tables.get(table) else {
+                continue;
+            };
+            // As many rows as keys: each key has its row. Otherwise which are gone is a question of the server's
+            // collations, so all go, and those that are there come back.
+            if rows.count < keys.len() as u64 {
+                let sql = format!(
+                    "delete from {} where {}",
+                    table.quoted,
+                    table.keys_in(self.job.shop, &keys)
+                );
+                self.target.exec("delete rows", &sql).await?;
+            }
+            table::load(&mut self.target, table, &rows).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! What an aborted move left at its target: rows of a shop that another pod owns.
+//!
+//! They are deleted as a retired source's are, while the home says `incoming` and names this operation: whoever of the
+//! aborted move wakes up late finds another owner number there, and can add nothing. The home itself goes last, and is
+//! not changed here.
+
+use shared::home::HomeState;
+
+use super::error::MoveError;
+use super::job::Job;
+use super::retire::delete::Deletion;
+use super::session::Session;
+use super::table::Table;
+
+/// Deletes the shop's rows at the target, then the marks of this move. Run again it goes on with what is left.
+pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveError> {
+    let deletion = Deletion {
+        job,
+        end: &job.target,
+        part: "leftover",
+        state: HomeState::Incoming,
+    };
+    deletion.run(tables).await?;
+    forget_marks(job, &job.target).await
+}
+
+/// Takes a move's marks away at a pod, when it has nothing to take up there any more. The mark of this very transaction
+/// tells it from others' and goes too.
+pub(crate) async fn forget_marks(job: &Job, end: &super::job::End) -> Result<(), MoveError> {
+    let mut session = Session::open(job, end).await?;
+    session.begin_owned(job, "forget").await?;
+    let sql = format!("delete from move_mark where move_id = '{}'", job.id);
+    session.exec("forget the marks", &sql).await?;
+    session.commit().await?;
+    session.close().await;
+    Ok(())
+}

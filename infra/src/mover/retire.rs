@@ -1,0 +1,29 @@
+//! The end of the source's copy: dumped, then deleted in chunks.
+//!
+//! The dump is whole, and on the disk, before the first row goes. The home stays, with the mark to the new owner.
+
+use shared::home::HomeState;
+
+use super::error::MoveError;
+use super::job::Job;
+use super::table::Table;
+
+// Deletes a shop's rows at a pod that does not own it.
+pub(crate) mod delete;
+// Writes a shop's rows to files.
+mod dump;
+
+pub(crate) use dump::{dump_rows, prune_dumps};
+
+/// Deletes the shop's rows at the source. Run again it goes on with what is left.
+pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveError> {
+    let deletion = Deletion {
+        job,
+        end: &job.source,
+        part: "retire",
+        state: HomeState::Moved,
+    };
+    deletion.run(tables).await
+}
+
+use delete::Deletion;

@@ -1,0 +1,114 @@
+//! Deletes a shop's rows at a pod that does not own it, in chunks that take about as long as a copied one.
+
+use std::time::{Duration, Instant};
+
+use shared::home::HomeState;
+
+use crate::mover::error::MoveError;
+use crate::mover::job::{End, Job};
+use crate::mover::progress::Progress;
+use crate::mover::session::{Session, number, text};
+use crate::mover::table::Table;
+use crate::mover::throttle::Throttle;
+use crate::mover::verify::sized;
+
+/// A process of a pod answers reads by a home that it read up to a second ago; before that is over the rows must be
+/// there, or a shop looks empty for a moment. Three times that.
+const HOME_AGE_MIN: Duration = Duration::from_secs(3);
+
+/// Where rows are deleted, and what the home must say there.
+pub(crate) struct Deletion<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) end: &'a End,
+    /// Whose mark the transactions carry.
+    pub(crate) part: &'static str,
+    pub(crate) state: HomeState,
+}
+
+impl Deletion<'_> {
+    /// Deletes all rows of the shop in these tables.
+    pub(crate) async fn run(&self, tables: &[Table]) -> Result<(), MoveError> {
+        let mut session = Session::open(self.job, self.end).await?;
+        self.wait_for_readers(&mut session).await?;
+        let throttle = Throttle::start(self.job);
+        for table in tables {
+            self.table(&mut session, &throttle, table).await?;
+        }
+        session.close().await;
+        Ok(())
+    }
+
+    async fn table(
+        &self,
+        session: &mut Session,
+        throttle: &Throttle,
+        table: &Table,
+    ) -> Result<(), MoveError> {
+        let limits = &self.job.limits;
+        let mut rows = limits.chunk_rows_min.max(1);
+        loop {
+            throttle.pass().await?;
+            let any = format!(
+                "select 1 {} where shop_id = {} limit 1",
+                table.from_by_key(),
+                self.job.shop
+            );
+            if session.number("look for rows", &any).await?.is_none() {
+                return Ok(());
+            }
+            let began = Instant::now();
+            session.begin_owned(self.job, self.part).await?;
+            self.guard(session).await?;
+            let sql = format!(
+                "delete from {} where shop_id = {} order by {} limit {rows}",
+                table.quoted,
+                self.job.shop,
+                table.order_by()
+            );
+            let gone = session.exec("delete rows", &sql).await?;
+            session.commit().await?;
+            Progress::add(&self.job.progress.rows_deleted, gone);
+            rows = sized(rows, began.elapsed(), limits.chunk_time).min(limits.chunk_rows_max);
+        }
+    }
+
+    /// Inside the transaction, with the home's row held: whatever the catalog and the owner number say, the rows of a
+    /// shop that this pod may serve are never deleted.
+    async fn guard(&self, session: &mut Session) -> Result<(), MoveError> {
+        let (state, _) = self.home(session).await?;
+        if state.as_deref() == Some(self.state.as_str()) {
+            return Ok(());
+        }
+        session.rollback().await?;
+        let found = state.as_deref().unwrap_or("missing");
+        Err(MoveError::Refused {
+            reasons: vec![format!(
+                "pod {}: the home of shop {} is {found} where it should be {}: no row is deleted; see `podctl move show`",
+                self.end.pod,
+                self.job.shop,
+                self.state.as_str()
+            )],
+        })
+    }
+
+    async fn home(&self, session: &mut Session) -> Result<(Option<String>, u64), MoveError> {
+        let sql = format!(
+            "select state, greatest(0, timestampdiff(microsecond, changed_at, now(3)) div 1000) \
+             from shop_home where shop_id = {} for share",
+            self.job.shop
+        );
+        let rows = session.rows("read the home", &sql).await?;
+        let row = rows.first();
+        let age = row.and_then(|row| number(row, 1)).unwrap_or(0);
+        Ok((row.and_then(|row| text(row, 0)), age))
+    }
+
+    async fn wait_for_readers(&self, session: &mut Session) -> Result<(), MoveError> {
+        let (_, age) = self.home(session).await?;
+        let left = HOME_AGE_MIN.saturating_sub(Duration::from_millis(age));
+        tokio::select! {
+            () = self.job.stop.cancelled() => Err(MoveError::Stopped),
+            () = tokio::time::sleep(left) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether both sides hold the same rows: by chunks while the shop sells, by keys inside the fence.
+//!
+//! A chunk is a range of the primary key, so the chunks of a table cover every row that either side may have. Both servers
+//! compute its fingerprint at once; where the two differ, the keys whose rows differ are found by digests of single rows
+//! and noted in the ledger, together with every key that the applier writes meanwhile. Those are compared by
+//! themselves, again and again while they change. A key that differs although everything that could have been seen is
+//! applied is a true difference: it is put in order once, and when it differs again the move fails.
+//!
+//! What is left in the ledger when the fence closes is compared inside it. So every key is compared after its last
+//! change, and a row that somebody alters at the target later than that is found by the tail of the target's binlog.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::gtid::GtidSet;
+use tokio::sync::watch;
+
+use super::apply::{Applier, Ledger};
+use super::error::MoveError;
+use super::job::Job;
+use super::table::Table;
+use super::throttle::Throttle;
+
+// Ranges of keys, one after the other.
+mod chunks;
+// Questions that applications registered.
+mod checks;
+// Single keys.
+mod keys;
+// A session at each side.
+mod pair;
+
+pub(crate) use chunks::sized;
+pub(crate) use pair::{Pair, SPEAK_EVERY};
+
+/// The ledger is gone through as soon as it has this many keys: a round of that size is one statement at each side.
+const SETTLE_AT: usize = 500;
+/// How often an idle look at the ledger is taken.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a whole comparison did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Verified {
+    /// Rows of the source, by chunks.
+    pub(crate) rows: u64,
+    /// Chunks.
+    pub(crate) chunks: u64,
+    /// Chunks that looked different, because of changes on their way or for another reason.
+    pub(crate) chunks_looked_into: u64,
+    /// Keys that differed with nothing on its way, and were put in order.
+    pub(crate) keys_repaired: u64,
+    /// Registered questions that were asked.
+    pub(crate) checks: u64,
+    /// Contradictions that the source has too: not the move's, but somebody should know.
+    pub(crate) contradictions: Vec<String>,
+}
+
+/// What all parts of a comparison share.
+pub(super) struct Comparison<'a> {
+    pub(super) job: &'a Job,
+    pub(super) tables: &'a [Table],
+    pub(super) ledger: &'a Ledger,
+    /// What the applier has applied.
+    pub(super) applied: watch::Receiver<GtidSet>,
+    pub(super) throttle: &'a Throttle,
+}
+
+impl Comparison<'_> {
+    /// Waits until everything that a reader of the source could have seen up to now is applied.
+    pub(super) async fn settled(&self, pair: &mut Pair) -> Result<(), MoveError> {
+        let seen = pair.source.gtid_executed().await?;
+        let mut applied = self.applied.clone();
+        let limit = self.job.limits.converge_bound;
+        let waited = tokio::time::timeout(limit, applied.wait_for(|set| set.contains(&seen)));
+        tokio::select! {
+            biased;
+            () = self.job.stop.cancelled() => Err(MoveError::Stopped),
+            waited = waited => match waited {
+                Ok(Ok(_)) => Ok(()),
+                // The applier ended: its own error says why.
+                Ok(Err(_)) => Err(MoveError::Stopped),
+                Err(_) => Err(MoveError::Bound(format!(
+                    "the target did not follow the source within {} s while both were compared",
+                    limit.as_secs()
+                ))),
+            },
+        }
+    }
+}
+
+impl Applier {
+    /// Compares all rows of the shop while its changes are applied. Ends when every row compared equal after its last
+    /// change, but for few keys that [`Self::compare_touched`] compares in the fence.
+    pub(crate) async fn compare_all(&mut self) -> Result<Verified, MoveError> {
+        self.refresh().await?;
+        let ledger = Arc::clone(&self.ledger);
+        ledger.begin();
+        let comparison = Comparison {
+            job: &self.job,
+            tables: &self.tables,
+            ledger: &ledger,
+            applied: self.applied.subscribe(),
+            throttle: &self.throttle,
+        };
+        let done = tokio_util::sync::CancellationToken::new();
+        let Some((settler, workers)) = self.pairs.split_first_mut() else {
+            return Err(MoveError::Stopped);
+        };
+        let comparing = async {
+            let plan = chunks::Plan::new(&comparison);
+            let read = tokio_util::sync::CancellationToken::new();
+            let chunks = async {
+                plan.run(workers).await?;
+                read.cancel();
+                Ok::<(), MoveError>(())
+            };
+            tokio::try_join!(chunks, settle(&comparison, settler, &read))?;
+            let mut verified = plan.verified();
+            checks::ask(&comparison, settler, &mut verified).await?;
+            verified.keys_repaired = ledger.repaired();
+            done.cancel();
+            Ok(verified)
+        };
+        let applying = self
+            .hand
+            .apply_while(&ledger, &self.applied, &self.throttle, &done);
+        let (verified, ()) = tokio::try_join!(comparing, applying)?;
+        ledger.complete();
+        Ok(verified)
+    }
+
+    /// Compares the keys that changed since they were compared last. To be called when nothing changes any more and
+    /// everything is applied: a difference is final. Gives the number of keys.
+    pub(crate) async fn compare_touched(&mut self) -> Result<u64, MoveError> {
+        if !self.ledger.is_complete() {
+            return Err(MoveError::Diverged(
+                "not all rows have been compared by this run".into(),
+            ));
+        }
+        let round = self.ledger.round(usize::MAX);
+        let count = round.len() as u64;
+        let keys: Vec<_> = round.iter().map(|(key, _)| key.clone()).collect();
+        let different = keys::compare(&self.job, &self.tables, &mut self.pairs, &keys).await?;
+        if let Some(key) = different.iter().next() {
+            let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
+            let told = keys::describe(&self.job, &self.tables, pair, key).await?;
+            return Err(MoveError::Diverged(told));
+        }
+        self.ledger.judge(round, &different);
+        Ok(count)
+    }
+
+    /// One look at the oldest keys of the ledger, when the applier stands still. Says how many compared equal.
+    pub(crate) async fn settle_some(&mut self) -> Result<(), MoveError> {
+        let max = SETTLE_AT * self.pairs.len();
+        let round = self.ledger.round(max);
+        let keys: Vec<_> = round.iter().map(|(key, _)| key.clone()).collect();
+        let different = keys::compare(&self.job, &self.tables, &mut self.pairs, &keys).await?;
+        let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
+        let seen = pair.source.gtid_executed().await?;
+        self.hand
+            .catch_up(&seen, &self.ledger, &self.applied)
+            .await?;
+        let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
+        keys::judge(
+            &self.job,
+            &self.tables,
+            &self.ledger,
+            pair,
+            round,
+            &different,
+        )
+        .await
+    }
+}
+
+/// Goes through the ledger while chunks are compared, and after them until little is left.
+async fn settle(
+    comparison: &Comparison<'_>,
+    pair: &mut Pair,
+    read: &tokio_util::sync::CancellationToken,
+) -> Result<(), MoveError> {
+    let Comparison {
+        job,
+        tables,
+        ledger,
+        ..
+    } = comparison;
+    let few = usize::try_from(job.limits.fence_keys_max).unwrap_or(usize::MAX);
+    let mut ended: Option<Instant> = None;
+    loop {
+        if read.is_cancelled() {
+            if ledger.unsettled() == 0 && ledger.len() <= few {
+                return Ok(());
+            }
+            let since = *ended.get_or_insert_with(Instant::now);
+            if since.elapsed() > job.limits.converge_bound {
+                return Err(MoveError::Bound(format!(
+                    "{} keys change faster than they can be compared",
+                    ledger.len()
+                )));
+            }
+        } else if ledger.len() < SETTLE_AT {
+            tokio::select! {
+                () = read.cancelled() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+            pair.keep_alive().await?;
+            continue;
+        }
+        let round = ledger.round(SETTLE_AT);
+        let keys: Vec<_> = round.iter().map(|(key, _)| key.clone()).collect();
+        let one = std::slice::from_mut(pair);
+        let different = keys::compare(job, tables, one, &keys).await?;
+        comparison.settled(pair).await?;
+        keys::judge(job, tables, ledger, pair, round, &different).await?;
+    }
+}
