@@ -25,6 +25,27 @@ pub(crate) mod session;
 // The shop's tables, and how their values travel.
 pub(crate) mod table;
 
+// Which rows a pod's transactions changed.
+pub(crate) mod binlog;
+
+// Keys of changed rows.
+mod keys;
+
+// The keys that changed at the source.
+pub(crate) mod feed;
+
+// Changes that are not the mover's.
+pub(crate) mod tail;
+
+// Holds a move back while its pods have enough to do.
+pub(crate) mod throttle;
+
+// Whether a move can be done.
+pub(crate) mod preflight;
+
+// Copies the shop's rows.
+pub(crate) mod copy;
+
 // The one door of everything that a driver changes.
 pub(crate) mod step;
 

@@ -1,0 +1,248 @@
+//! A task that reads a binlog on and on, comes back where it was when the connection dies, and tells where it stands.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mysql_async::{DriverError, Error};
+use parking_lot::Mutex;
+use shared::PodId;
+use shared::gtid::{Gtid, GtidSet};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{Reader, Seen, Watch};
+use crate::mover::error::{MoveError, Verdict};
+use crate::mover::job::End;
+use crate::mover::table::Key;
+
+/// A connection that dies is made anew for so long before it is an error: a server that restarts is back by then, and a
+/// pause of writes has its own, shorter bound.
+const RECONNECT_MAX: Duration = Duration::from_secs(10);
+/// Between two tries.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// After so many events other tasks have their turn, also where all events are in memory already.
+const TURN_EVENTS: usize = 256;
+
+/// What is done with what a reader sees.
+pub(crate) trait Sink: Send + 'static {
+    /// A row of the shop changed in the present transaction.
+    fn row(&mut self, table: usize, key: Key) -> Result<(), MoveError>;
+    /// The present transaction bears the move's mark.
+    fn mark(&mut self);
+    /// Something in it cannot be followed exactly.
+    fn odd(&mut self, text: String);
+    /// The present transaction ended.
+    fn end(&mut self, gtid: &Gtid, at_ms: u64) -> Result<(), MoveError>;
+    /// The present transaction will be read again from its beginning.
+    fn again(&mut self);
+}
+
+/// A task that follows a server; it ends with the value.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    state: Arc<State>,
+    changed: watch::Receiver<()>,
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    pod: PodId,
+    seen: Mutex<GtidSet>,
+    fault: Mutex<Option<MoveError>>,
+    ended: AtomicBool,
+}
+
+impl Follow {
+    /// Begins to read after `from`. What is wrong at once is an error here; what goes wrong later, at the next call.
+    pub(crate) async fn start(
+        end: End,
+        watch: Watch,
+        from: GtidSet,
+        stop: &CancellationToken,
+        sink: impl Sink,
+    ) -> Result<Self, MoveError> {
+        let reader = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Err(MoveError::Stopped),
+            reader = Reader::open(&end, watch.clone(), &from) => reader?,
+        };
+        let state = Arc::new(State {
+            pod: end.pod,
+            seen: Mutex::new(from),
+            fault: Mutex::new(None),
+            ended: AtomicBool::new(false),
+        });
+        let (tell, changed) = watch::channel(());
+        let stop = stop.child_token();
+        let task = Task {
+            end,
+            watch,
+            state: Arc::clone(&state),
+            sink,
+            tell,
+            events: 0,
+        };
+        tokio::spawn(task.run(reader, stop.clone()));
+        Ok(Self {
+            state,
+            changed,
+            stop,
+        })
+    }
+
+    /// What has been read to its end.
+    pub(crate) fn seen(&self) -> GtidSet {
+        self.state.seen.lock().clone()
+    }
+
+    /// The error that ended the task, told once; later calls only say that it ended.
+    pub(crate) fn check(&self) -> Result<(), MoveError> {
+        if !self.state.ended.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let fault = self.state.fault.lock().take();
+        Err(fault.unwrap_or_else(|| MoveError::Lost {
+            pod: self.state.pod,
+            doing: "read the binlog",
+            source: Error::Driver(DriverError::ConnectionClosed),
+        }))
+    }
+
+    /// Waits until `done` of what has been read, or the limit is over (`false`).
+    pub(crate) async fn wait(
+        &self,
+        limit: Duration,
+        done: impl Fn(&GtidSet) -> bool,
+    ) -> Result<bool, MoveError> {
+        let until = Instant::now() + limit;
+        let mut changed = self.changed.clone();
+        loop {
+            changed.mark_unchanged();
+            self.check()?;
+            if done(&self.state.seen.lock()) {
+                return Ok(true);
+            }
+            match timeout_at(until, changed.changed()).await {
+                // The task is gone: what it left is told by the next look.
+                Ok(Ok(()) | Err(_)) => {}
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+
+    /// Waits until all of a set has been read.
+    pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
+        if self.wait(limit, |seen| seen.contains(set)).await? {
+            return Ok(());
+        }
+        Err(MoveError::Timeout {
+            pod: self.state.pod,
+            doing: "read the binlog up to a set of transactions",
+            limit,
+        })
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+struct Task<S> {
+    end: End,
+    watch: Watch,
+    state: Arc<State>,
+    sink: S,
+    tell: watch::Sender<()>,
+    events: usize,
+}
+
+impl<S: Sink> Task<S> {
+    async fn run(mut self, reader: Reader, stop: CancellationToken) {
+        let ended = tokio::select! {
+            biased;
+            () = stop.cancelled() => MoveError::Stopped,
+            fault = self.follow(reader) => fault,
+        };
+        *self.state.fault.lock() = Some(ended);
+        self.state.ended.store(true, Ordering::Release);
+        self.tell.send_replace(());
+    }
+
+    async fn follow(&mut self, mut reader: Reader) -> MoveError {
+        loop {
+            let fault = self.read(&mut reader).await;
+            if fault.verdict() != Verdict::Again {
+                return fault;
+            }
+            tracing::info!(
+                pod = %self.end.pod,
+                error = %shared::error::chain(&fault),
+                "the connection for the binlog is made anew"
+            );
+            self.sink.again();
+            match self.reopen().await {
+                Ok(again) => reader = again,
+                Err(fault) => return fault,
+            }
+        }
+    }
+
+    async fn reopen(&mut self) -> Result<Reader, MoveError> {
+        let began = Instant::now();
+        loop {
+            let from = self.state.seen.lock().clone();
+            match Reader::open(&self.end, self.watch.clone(), &from).await {
+                Err(fault)
+                    if fault.verdict() == Verdict::Again && began.elapsed() < RECONNECT_MAX =>
+                {
+                    sleep(RECONNECT_PAUSE).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Reads until something goes wrong.
+    async fn read(&mut self, reader: &mut Reader) -> MoveError {
+        let mut seen = Vec::new();
+        loop {
+            if let Err(fault) = reader.read(&mut seen).await {
+                return fault;
+            }
+            for one in seen.drain(..) {
+                if let Err(fault) = self.take(one) {
+                    return fault;
+                }
+            }
+            self.events += 1;
+            if self.events.is_multiple_of(TURN_EVENTS) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn take(&mut self, seen: Seen) -> Result<(), MoveError> {
+        match seen {
+            Seen::Row(table, key) => self.sink.row(table, key),
+            Seen::Mark => {
+                self.sink.mark();
+                Ok(())
+            }
+            Seen::Odd(text) => {
+                self.sink.odd(text);
+                Ok(())
+            }
+            Seen::End(gtid, at_ms) => {
+                self.sink.end(&gtid, at_ms)?;
+                self.state.seen.lock().add(&gtid);
+                self.tell.send_replace(());
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Transactions put together from events, damaged and strange ones too.

@@ -1,0 +1,234 @@
+//! Keys of rows that changed: each once, in memory up to a bound, beyond it in files.
+//!
+//! Order does not matter, since whoever takes a key reads its row as it is then. A key that comes again after it went to
+//! a file is kept twice, which costs a look and nothing else.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::MoveError;
+use super::table::Key;
+use spill::Spill;
+
+// Keys in a file.
+mod spill;
+
+/// A file holds less than a hundred bytes of a key, as a rule: these are the keys of some hundred million rows, which no
+/// applier would make equal in the time that it has to.
+const SPILLED_MAX: u64 = 16 << 30;
+/// What a table of hashes takes for a key besides the key.
+const ENTRY_BYTES: usize = 48;
+
+/// A key with its table's index.
+pub(crate) type TableKey = (usize, Key);
+
+/// A set of keys.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    folder: Arc<Path>,
+    /// What may be in memory.
+    bytes_max: usize,
+    fresh: HashSet<TableKey>,
+    /// What `fresh` takes.
+    bytes: usize,
+    /// Being taken.
+    ready: Vec<TableKey>,
+    files: VecDeque<Spill>,
+    /// What all files hold.
+    spilled: u64,
+}
+
+impl Keys {
+    /// An empty set that keeps so many bytes in memory, and the rest in files in a folder.
+    pub(crate) fn new(folder: Arc<Path>, bytes_max: usize) -> Self {
+        Self {
+            folder,
+            bytes_max,
+            fresh: HashSet::new(),
+            bytes: 0,
+            ready: Vec::new(),
+            files: VecDeque::new(),
+            spilled: 0,
+        }
+    }
+
+    /// How many keys there are; a key that went to a file may count more than once.
+    pub(crate) fn len(&self) -> u64 {
+        let files: u64 = self.files.iter().map(Spill::left).sum();
+        files + (self.fresh.len() + self.ready.len()) as u64
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.ready.is_empty() && self.files.is_empty()
+    }
+
+    /// Adds a key.
+    pub(crate) fn insert(&mut self, table: usize, key: Key) -> Result<(), MoveError> {
+        let bytes = ENTRY_BYTES + key.weight();
+        if self.fresh.insert((table, key)) {
+            self.bytes += bytes;
+        }
+        if self.bytes > self.bytes_max {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    /// Moves all keys of another set here.
+    pub(crate) fn append(&mut self, other: &mut Self) -> Result<(), MoveError> {
+        self.files.append(&mut other.files);
+        self.spilled += std::mem::take(&mut other.spilled);
+        other.bytes = 0;
+        let keys = std::mem::take(&mut other.ready);
+        for (table, key) in keys.into_iter().chain(other.fresh.drain()) {
+            self.insert(table, key)?;
+        }
+        self.check()
+    }
+
+    /// Forgets all keys.
+    pub(crate) fn clear(&mut self) {
+        self.fresh.clear();
+        self.ready.clear();
+        self.files.clear();
+        (self.bytes, self.spilled) = (0, 0);
+    }
+
+    /// Takes up to so many keys out.
+    pub(crate) fn take(&mut self, max: usize) -> Result<Vec<TableKey>, MoveError> {
+        let mut taken = Vec::new();
+        while taken.len() < max {
+            if self.ready.is_empty() {
+                self.ready.extend(self.fresh.drain());
+                self.bytes = 0;
+            }
+            if self.ready.is_empty() {
+                let Some(file) = self.files.front_mut() else {
+                    break;
+                };
+                file.read(max - taken.len(), &mut taken)?;
+                if file.left() == 0 {
+                    self.spilled = self.spilled.saturating_sub(file.bytes());
+                    self.files.pop_front();
+                }
+                continue;
+            }
+            let rest = self.ready.len().saturating_sub(max - taken.len());
+            taken.extend(self.ready.drain(rest..));
+        }
+        if self.ready.is_empty() {
+            // A set that was large once would keep its memory.
+            self.ready = Vec::new();
+            self.fresh.shrink_to_fit();
+        }
+        Ok(taken)
+    }
+
+    /// Writes what is in memory to a file. It takes as long as copying these bytes: the system writes them later.
+    fn spill(&mut self) -> Result<(), MoveError> {
+        let file = Spill::write(&self.folder, self.fresh.drain())?;
+        self.bytes = 0;
+        self.spilled += file.bytes();
+        self.files.push_back(file);
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), MoveError> {
+        if self.spilled <= SPILLED_MAX {
+            return Ok(());
+        }
+        Err(MoveError::Bound(format!(
+            "more rows change than can be followed: the keys that are not applied yet take {} GiB",
+            self.spilled >> 30
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mover::table::KeyPart;
+
+    fn key(number: u64) -> Key {
+        Key([KeyPart::Unsigned(number), KeyPart::Bytes(vec![7; 30])].into())
+    }
+
+    fn keys(folder: &tempfile::TempDir, bytes_max: usize) -> Keys {
+        Keys::new(folder.path().into(), bytes_max)
+    }
+
+    fn all(keys: &mut Keys, step: usize) -> HashSet<TableKey> {
+        let mut all = HashSet::new();
+        loop {
+            let part = keys.take(step).unwrap();
+            assert!(part.len() <= step);
+            if part.is_empty() {
+                assert!(keys.is_empty());
+                return all;
+            }
+            all.extend(part);
+        }
+    }
+
+    #[test]
+    fn a_key_is_kept_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut set = keys(&folder, 1 << 20);
+        for _ in 0..3 {
+            set.insert(0, key(1)).unwrap();
+            set.insert(1, key(1)).unwrap();
+        }
+        assert_eq!(set.len(), 2);
+        assert_eq!(all(&mut set, 1), HashSet::from([(0, key(1)), (1, key(1))]));
+    }
+
+    /// Whatever the bound, what was put in comes out, and files are gone by their names at once.
+    #[test]
+    fn what_does_not_fit_into_memory_comes_back() {
+        for bytes_max in [1, 1_000, 10_000, 1 << 20] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut set = keys(&folder, bytes_max);
+            let expected: HashSet<_> = (0..1_000).map(|n| ((n % 3) as usize, key(n))).collect();
+            for (table, key) in expected.clone() {
+                set.insert(table, key).unwrap();
+                assert!(set.bytes <= bytes_max);
+            }
+            assert_eq!(set.len(), 1_000);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            let mut taken: HashSet<_> = set.take(10).unwrap().into_iter().collect();
+            assert_eq!(taken.len(), 10);
+            // Some come while others are taken.
+            set.insert(9, key(9)).unwrap();
+            taken.extend(all(&mut set, 64));
+            assert!(taken.remove(&(9, key(9))));
+            assert_eq!(taken, expected, "{bytes_max} bytes");
+            assert_eq!((set.bytes, set.spilled, set.len()), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn a_set_takes_over_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut one, mut other) = (keys(&folder, 1_000), keys(&folder, 1_000));
+        for n in 0..100 {
+            one.insert(0, key(n)).unwrap();
+            other.insert(0, key(n + 50)).unwrap();
+        }
+        one.append(&mut other).unwrap();
+        assert!(other.is_empty() && other.len() == 0);
+        let expected: HashSet<_> = (0..150).map(|n| (0, key(n))).collect();
+        assert_eq!(all(&mut one, 7), expected);
+        one.insert(0, key(1)).unwrap();
+        one.clear();
+        assert!(one.is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error() {
+        let mut set = Keys::new(Path::new("/no/such/folder").into(), 1);
+        let fault = set.insert(0, key(1)).unwrap_err();
+        assert!(fault.to_string().contains("/no/such/folder"), "{fault}");
+    }
+}

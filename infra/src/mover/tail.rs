@@ -1,0 +1,290 @@
+//! Watches a pod for changes of the shop's rows that are not the mover's.
+//!
+//! A mover writes its mark in each of its transactions that changes rows of the shop. Whatever else changes them at the
+//! target, from the beginning of the copy until the target sells, is nobody's right: the move fails. At the source, after
+//! the fence, it is a stray: something wrote past the home. Strays are told, and stop the deletion of the source's copy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use shared::PodId;
+use shared::gtid::{Gtid, GtidSet};
+
+use super::binlog::{Follow, Sink, Watch};
+use super::error::MoveError;
+use super::job::{End, Job};
+use super::table::{Key, Table};
+use crate::api::Stray;
+
+/// Strays that are kept: an operator looks at some of them, and they are in the move's record.
+const STRAYS_KEPT: usize = 100;
+/// How often a watcher that only waits looks again; the end of the task wakes it at once.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Watches until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    follow: Follow,
+    strays: Arc<Mutex<Strays>>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Strays {
+    kept: Vec<Stray>,
+    /// Those that were not kept, too.
+    count: u64,
+}
+
+/// What a foreign change means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Foreign {
+    Fails,
+    IsTold,
+}
+
+impl Tail {
+    /// Watches the target: a foreign change ends it with [`MoveError::Tampered`].
+    pub(crate) async fn target(
+        job: &Job,
+        tables: &Arc<[Table]>,
+        from: GtidSet,
+    ) -> Result<Self, MoveError> {
+        Self::start(job, &job.target, tables, from, Foreign::Fails).await
+    }
+
+    /// Watches the source: foreign changes are told by [`Self::strays`]. So are changes that cannot be followed exactly,
+    /// which may be of the shop.
+    pub(crate) async fn source(
+        job: &Job,
+        tables: &Arc<[Table]>,
+        from: GtidSet,
+    ) -> Result<Self, MoveError> {
+        Self::start(job, &job.source, tables, from, Foreign::IsTold).await
+    }
+
+    async fn start(
+        job: &Job,
+        end: &End,
+        tables: &Arc<[Table]>,
+        from: GtidSet,
+        foreign: Foreign,
+    ) -> Result<Self, MoveError> {
+        let watch = Watch {
+            pod: end.pod,
+            shop: job.shop,
+            tables: Arc::clone(tables),
+            mark: job.id.to_string(),
+            goes_on: foreign == Foreign::IsTold,
+        };
+        let strays = Arc::default();
+        let sink = Guard {
+            pod: end.pod,
+            tables: Arc::clone(tables),
+            foreign,
+            touched: None,
+            odd: None,
+            marked: false,
+            strays: Arc::clone(&strays),
+        };
+        Ok(Self {
+            follow: Follow::start(end.clone(), watch, from, &job.stop, sink).await?,
+            strays,
+        })
+    }
+
+    /// What ended it, if anything did.
+    pub(crate) fn check(&self) -> Result<(), MoveError> {
+        self.follow.check()
+    }
+
+    /// Waits until it ends, and says why. Never, as long as all is well.
+    pub(crate) async fn watch(&self) -> MoveError {
+        loop {
+            if let Err(fault) = self.follow.wait(LOOK_AGAIN, |_| false).await {
+                return fault;
+            }
+        }
+    }
+
+    /// All transactions that were read to their end.
+    pub(crate) fn seen(&self) -> GtidSet {
+        self.follow.seen()
+    }
+
+    /// Waits until all of a set has been read: nothing foreign was in it, or it is told.
+    pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
+        self.follow.wait_for(set, limit).await
+    }
+
+    /// The foreign changes so far, the first ones of many.
+    pub(crate) fn strays(&self) -> Result<Vec<Stray>, MoveError> {
+        self.check()?;
+        Ok(self.strays.lock().kept.clone())
+    }
+
+    /// How many there were.
+    pub(crate) fn stray_count(&self) -> u64 {
+        self.strays.lock().count
+    }
+}
+
+/// Judges each transaction at its end: the mark may come after the rows.
+struct Guard {
+    pod: PodId,
+    tables: Arc<[Table]>,
+    foreign: Foreign,
+    /// The first table whose rows of the shop the present transaction changed.
+    touched: Option<usize>,
+    odd: Option<String>,
+    marked: bool,
+    strays: Arc<Mutex<Strays>>,
+}
+
+impl Guard {
+    fn reset(&mut self) {
+        (self.touched, self.odd, self.marked) = (None, None, false);
+    }
+
+    fn stray(&self, table: String, gtid: &Gtid, at_ms: u64) {
+        let mut strays = self.strays.lock();
+        strays.count += 1;
+        if strays.kept.len() < STRAYS_KEPT {
+            strays.kept.push(Stray {
+                table,
+                gtid: gtid.to_string(),
+                at_ms,
+            });
+        }
+    }
+}
+
+impl Sink for Guard {
+    fn row(&mut self, table: usize, _: Key) -> Result<(), MoveError> {
+        self.touched.get_or_insert(table);
+        Ok(())
+    }
+
+    fn mark(&mut self) {
+        self.marked = true;
+    }
+
+    fn odd(&mut self, text: String) {
+        self.odd.get_or_insert(text);
+    }
+
+    fn end(&mut self, gtid: &Gtid, at_ms: u64) -> Result<(), MoveError> {
+        let table = self.touched.and_then(|at| self.tables.get(at));
+        let table = table.map(|table| table.name.clone());
+        let (odd, marked) = (self.odd.take(), self.marked);
+        self.reset();
+        if let Some(text) = odd {
+            self.stray(text, gtid, at_ms);
+            return Ok(());
+        }
+        match (table, self.foreign) {
+            (Some(_), _) if marked => Ok(()),
+            (None, _) => Ok(()),
+            (Some(table), Foreign::IsTold) => {
+                self.stray(table, gtid, at_ms);
+                Ok(())
+            }
+            (Some(table), Foreign::Fails) => Err(MoveError::Tampered {
+                pod: self.pod,
+                text: format!(
+                    "transaction {gtid} changed rows of the shop in table {table}, and it is not the mover's"
+                ),
+            }),
+        }
+    }
+
+    fn again(&mut self) {
+        self.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gtid(number: u64) -> Gtid {
+        Gtid::new([1; 16], None, number).unwrap()
+    }
+
+    fn table() -> Arc<Table> {
+        Arc::new(Table {
+            name: "orders".into(),
+            quoted: "`orders`".into(),
+            columns: Vec::new(),
+            key: Vec::new(),
+            falling: Vec::new(),
+            uniques: Vec::new(),
+            row_bytes: 0,
+            shape: crate::mover::table::Shape::default(),
+        })
+    }
+
+    fn guard(foreign: Foreign) -> Guard {
+        Guard {
+            pod: PodId::new(2).unwrap(),
+            tables: Arc::new([table()]),
+            foreign,
+            touched: None,
+            odd: None,
+            marked: false,
+            strays: Arc::default(),
+        }
+    }
+
+    fn row(guard: &mut Guard) {
+        guard.row(0, Key([].into())).unwrap();
+    }
+
+    #[test]
+    fn marked_transactions_are_the_movers_wherever_the_mark_is() {
+        for foreign in [Foreign::Fails, Foreign::IsTold] {
+            let mut guard = guard(foreign);
+            guard.mark();
+            row(&mut guard);
+            guard.end(&gtid(1), 0).unwrap();
+            row(&mut guard);
+            guard.mark();
+            guard.end(&gtid(2), 0).unwrap();
+            // Nothing of the shop.
+            guard.end(&gtid(3), 0).unwrap();
+            assert_eq!(guard.strays.lock().count, 0);
+        }
+    }
+
+    #[test]
+    fn another_change_at_the_target_names_table_and_transaction() {
+        let mut guard = guard(Foreign::Fails);
+        guard.mark();
+        guard.end(&gtid(1), 0).unwrap();
+        row(&mut guard);
+        let fault = guard.end(&gtid(2), 0).unwrap_err().to_string();
+        assert!(fault.contains("orders") && fault.contains(":2 "), "{fault}");
+    }
+
+    #[test]
+    fn strays_are_told_up_to_a_bound_and_counted_beyond() {
+        let mut guard = guard(Foreign::IsTold);
+        for number in 1..=STRAYS_KEPT as u64 + 5 {
+            row(&mut guard);
+            guard.end(&gtid(number), 7).unwrap();
+        }
+        // What was read half before a connection died is read again.
+        row(&mut guard);
+        guard.again();
+        guard.end(&gtid(1_000), 7).unwrap();
+        guard.odd("`truncate orders`".into());
+        guard.end(&gtid(1_001), 7).unwrap();
+        let strays = guard.strays.lock();
+        assert_eq!(strays.count, STRAYS_KEPT as u64 + 6);
+        assert_eq!(strays.kept.len(), STRAYS_KEPT);
+        let first = strays.kept.first().unwrap();
+        assert_eq!((first.table.as_str(), first.at_ms), ("orders", 7));
+        assert_eq!(first.gtid, gtid(1).to_string());
+    }
+}
