@@ -13,8 +13,8 @@ mod pod;
 
 pub use moves::{
     MOVES_MAX, Move, MoveCheck, MoveEventRow, MoveEvents, MoveEventsQuery, MoveFinish, MoveList,
-    MoveNew, MoveProgress, MoveQuery, MoveRecord, OBSERVE_MAX_MS, Pin, PinPut, ShopName, Stray,
-    TableSize,
+    MoveNew, MoveProgress, MoveQuery, MoveRecord, OBSERVE_MAX_MS, ParkReport, Pin, PinPut,
+    ShopName, Stray, TableSize,
 };
 pub use operation::{Operation, OperationChange, OperationList, OperationNew, OperationState};
 pub use pod::{

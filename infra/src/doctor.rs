@@ -27,7 +27,7 @@ pub enum Severity {
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// What was checked: `placement`, `host`, `bucket`, `schema`, `setting`, `replica`, `identity`, `process`, `disk`,
+    /// What was checked: `placement`, `move`, `host`, `bucket`, `schema`, `setting`, `replica`, `identity`, `process`, `disk`,
     /// `table`, `operation`, `route`, `plan`, `control`.
     pub check: &'static str,
     /// The shop, pod, server or process.

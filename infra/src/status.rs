@@ -10,7 +10,7 @@ use crate::home_dir::{FleetLock, HomeDir};
 use crate::pod_store::DATABASE;
 use crate::secrets::{self, Account};
 use crate::unit::{self, Kind, RunState, State, Unit, proc};
-use report::{ControlServer, Edge, Mysql, Pod, Process, Redis, Report, Server, Shop};
+use report::{ControlServer, Edge, Move, Mysql, Pod, Process, Redis, Report, Server, Shop};
 
 mod print;
 pub mod report;
@@ -27,6 +27,8 @@ pub struct Catalog {
     pub pods: Vec<api::Pod>,
     /// All shops.
     pub shops: Vec<api::Shop>,
+    /// Moves that are open.
+    pub moves: Vec<api::Move>,
 }
 
 /// A unit and its process, if that is alive.
@@ -108,6 +110,9 @@ pub fn assemble(
         pods: pods.into_values().collect(),
         shops: catalog
             .map(|c| c.shops.iter().map(shop).collect())
+            .unwrap_or_default(),
+        moves: catalog
+            .map(|c| c.moves.iter().map(moving).collect())
             .unwrap_or_default(),
         unreachable: if catalog.is_some() {
             Vec::new()
@@ -198,6 +203,17 @@ fn shop(shop: &api::Shop) -> Shop {
         epoch: shop.epoch,
         state: shop.state,
         r#move: shop.r#move.clone(),
+    }
+}
+
+fn moving(it: &api::Move) -> Move {
+    Move {
+        id: it.id,
+        shop: it.shop.handle.clone(),
+        from: it.source.name.clone(),
+        to: it.target.name.clone(),
+        state: it.state,
+        note: it.error.clone().or_else(|| it.waits.clone()),
     }
 }
 

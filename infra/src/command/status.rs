@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::Context;
+use crate::api::{MOVES_MAX, MoveQuery};
 use crate::client::{Control, Error};
 use crate::output::note;
 use crate::status::{self, Catalog};
@@ -43,5 +44,11 @@ pub async fn run(cx: &Context) -> anyhow::Result<ExitCode> {
 async fn catalog(control: &Control) -> Result<Catalog, Error> {
     let pods = control.pods().await?;
     let shops = control.shops().await?;
-    Ok(Catalog { pods, shops })
+    let open = MoveQuery {
+        open: Some(true),
+        limit: Some(MOVES_MAX),
+        ..MoveQuery::default()
+    };
+    let moves = control.moves(&open).await?;
+    Ok(Catalog { pods, shops, moves })
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use shared::home::HomeState;
+use shared::moves::MoveId;
 use shared::{Epoch, PodId, ShopId};
 use time::OffsetDateTime;
 
@@ -48,6 +49,8 @@ pub struct Catalog {
     pub shops: Vec<api::Shop>,
     /// Operations, the unfinished ones first.
     pub operations: Vec<api::Operation>,
+    /// Moves: the open ones and those that left a copy first.
+    pub moves: Vec<api::Move>,
 }
 
 /// A pod's database, as its servers show it.
@@ -90,8 +93,8 @@ pub struct Home {
     pub epoch: Epoch,
     /// What it allows.
     pub state: HomeState,
-    /// Whether a move wrote it.
-    pub in_move: bool,
+    /// The move that has it in hand.
+    pub move_id: Option<MoveId>,
 }
 
 /// A row of `schema_ledger`.

@@ -6,6 +6,7 @@ use super::facts::Facts;
 use super::{Finding, Severity};
 
 mod fleet;
+mod moves;
 mod placements;
 mod schema;
 mod servers;
@@ -27,6 +28,8 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             fleet::routes(catalog, &facts.units, &mut found);
             placements::hosts(catalog, &mut found);
             placements::homes(catalog, &facts.pods, &mut found);
+            moves::moves(catalog, facts.at, &mut found);
+            moves::homes(catalog, &facts.pods, &mut found);
         }
         Err(why) => found.error(
             "control",

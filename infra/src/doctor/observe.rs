@@ -12,7 +12,7 @@ use shared::telemetry::metric::ROUTE_VERSION;
 use time::OffsetDateTime;
 
 use super::facts::{Asked, Catalog, Disk, Facts, Pod, Unit};
-use crate::api::{self, EndpointKind, EndpointRole};
+use crate::api::{self, EndpointKind, EndpointRole, MOVES_MAX, MoveQuery};
 use crate::client::Control;
 use crate::home_dir::HomeDir;
 use crate::unit::{Desired, Kind};
@@ -80,6 +80,12 @@ async fn catalog(control: &Control) -> Result<Catalog, crate::client::Error> {
         pods: control.pods().await?,
         shops: control.shops().await?,
         operations: control.operations().await?,
+        moves: control
+            .moves(&MoveQuery {
+                limit: Some(MOVES_MAX),
+                ..MoveQuery::default()
+            })
+            .await?,
     })
 }
 

@@ -15,7 +15,7 @@ use super::check;
 use super::failure::{Answer, Failure};
 use crate::api::{
     MOVES_MAX, Move, MoveEvents, MoveEventsQuery, MoveFinish, MoveList, MoveNew, MoveQuery,
-    OBSERVE_MAX_MS, Pin, PinPut,
+    OBSERVE_MAX_MS, ParkReport, Pin, PinPut,
 };
 use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
 
@@ -234,6 +234,17 @@ fn view(app: &App, row: MoveRow) -> Answer<Move> {
     let mut it = row.into_api()?;
     it.progress = app.moves.progress(it.id);
     Ok(it)
+}
+
+/// An edge tells what it parked for a shop; it is kept with the shop's move.
+#[utoipa::path(post, path = "/v1/parks", tag = "moves", request_body = ParkReport,
+    responses((status = 204), (status = 404, description = "The shop never moved.")))]
+pub(super) async fn park(
+    app: State<Arc<App>>,
+    Json(report): Json<ParkReport>,
+) -> Answer<StatusCode> {
+    app.catalog.note_park(&report).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Pins a shop to a pod: no move takes it elsewhere.

@@ -25,6 +25,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
     let edge = Router::new()
         .route("/v1/routes", get(feed::table))
         .route("/v1/routes/changes", get(feed::changes))
+        .route("/v1/parks", post(moves::park))
         .route_layer(from_fn_with_state(Arc::clone(&app), auth::edge));
     let pod = Router::new()
         .route("/v1/pods/{ref}/topology", get(pods::topology))

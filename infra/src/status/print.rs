@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::report::{Pod, Report, Server};
 use crate::output::{or_dash, table};
 
-/// The report as two tables.
+/// The report as tables: what runs, the shops, and moves where there are open ones.
 pub fn text(report: &Report) -> String {
     let mut rows = Vec::new();
     for control in &report.controls {
@@ -39,7 +39,22 @@ pub fn text(report: &Report) -> String {
     }
     let header = ["id", "handle", "pod", "epoch", "state", "move", "hosts"];
     let none = "no shops; make one with `podctl shop create <handle>`";
-    format!("{runs}\n\n{}", table(none, header, shops.collect()))
+    let mut parts = vec![runs, table(none, header, shops.collect())];
+    if !report.moves.is_empty() {
+        let rows = report.moves.iter().map(|it| {
+            [
+                it.id.to_string(),
+                it.shop.to_string(),
+                it.from.clone(),
+                it.to.clone(),
+                it.state.to_string(),
+                or_dash(it.note.as_ref()),
+            ]
+        });
+        let header = ["move", "shop", "from", "to", "state", "note"];
+        parts.push(table("", header, rows.collect()));
+    }
+    parts.join("\n\n")
 }
 
 fn pod_rows(pod: &Pod, rows: &mut Vec<[String; 4]>) {

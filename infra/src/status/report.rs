@@ -1,6 +1,7 @@
 //! What `podctl status --json` says. Scripts lean on every name here: fields are added, never renamed.
 
 use serde::Serialize;
+use shared::moves::{MoveId, MoveState};
 use shared::{Epoch, Handle, PlacementState, PodId, ShopId};
 
 /// The whole answer.
@@ -16,8 +17,27 @@ pub struct Report {
     pub pods: Vec<Pod>,
     /// By id. Empty where no control server answers: see `unreachable`.
     pub shops: Vec<Shop>,
+    /// Moves that are open, the newest first.
+    pub moves: Vec<Move>,
     /// What did not answer, so that a part of the report is missing or as of the last apply: `control`.
     pub unreachable: Vec<&'static str>,
+}
+
+/// An open move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// UUID.
+    pub id: MoveId,
+    /// The shop's handle.
+    pub shop: Handle,
+    /// The name of the pod it comes from.
+    pub from: String,
+    /// The name of the pod it goes to.
+    pub to: String,
+    /// Where it stands.
+    pub state: MoveState,
+    /// What it waits for, or why it failed.
+    pub note: Option<String>,
 }
 
 /// A router.

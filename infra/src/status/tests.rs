@@ -126,6 +126,7 @@ fn catalog(primary: &str) -> Catalog {
             move_id: None,
             pinned: None,
         }],
+        moves: Vec::new(),
     }
 }
 
@@ -159,7 +160,7 @@ fn the_whole_report_has_the_names_that_scripts_know() {
             "id": 7, "handle": "milk", "hosts": ["milk.localhost"], "pod": 1, "epoch": 1,
             "state": "serving", "move": null,
         }],
-        "unreachable": [],
+        "moves": [], "unreachable": [],
     });
     assert_eq!(serde_json::to_value(&report).unwrap(), wanted);
 }

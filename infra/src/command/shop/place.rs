@@ -7,9 +7,9 @@ use serde::Serialize;
 use shared::PodId;
 
 use super::known;
-use crate::api::{Move, MoveCheck, MoveNew, Pin, PinPut, Pod, PodStatus, Shop};
+use crate::api::{MoveCheck, MoveNew, Pin, PinPut, Pod, PodStatus, Shop};
 use crate::cli::{MoveHow, PodAdd, ShopIsolate, ShopMove, ShopPin};
-use crate::client::{Control, Error};
+use crate::client::Control;
 use crate::command::pod::or_known_pods;
 use crate::command::{Context, fleet, moves};
 use crate::output::{facts, note, table};

@@ -104,7 +104,7 @@ fn at_owner(shop: &Shop, home: Option<&Home>, in_hand: bool, found: &mut Found) 
         );
         return;
     }
-    if home.in_move || fits(home.state, shop.state) {
+    if in_a_move(home) || fits(home.state, shop.state) {
         return;
     }
     let word = match shop.state {
@@ -127,6 +127,16 @@ fn at_owner(shop: &Shop, home: Option<&Home>, in_hand: bool, found: &mut Found) 
     );
 }
 
+/// Homes that a move has in hand, or should have, are judged with the moves.
+const fn in_a_move(home: &Home) -> bool {
+    match home.state {
+        HomeState::Incoming | HomeState::Ready | HomeState::Fenced | HomeState::Handing => true,
+        HomeState::Serving | HomeState::Frozen | HomeState::Offline | HomeState::Moved => {
+            home.move_id.is_some()
+        }
+    }
+}
+
 /// What a home may say while the catalog says this and no move is under way.
 const fn fits(home: HomeState, placement: PlacementState) -> bool {
     match home {
@@ -143,7 +153,7 @@ const fn fits(home: HomeState, placement: PlacementState) -> bool {
 
 fn elsewhere(shop: &Shop, pod: PodId, home: &Home, found: &mut Found) {
     // A mark that shows the way, or a copy that a move fills.
-    if home.state == HomeState::Moved || home.in_move {
+    if home.state == HomeState::Moved || in_a_move(home) {
         return;
     }
     found.error(

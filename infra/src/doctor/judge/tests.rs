@@ -1,6 +1,7 @@
 //! A sound fleet has no finding, and each single fault added to it has exactly its own.
 
 use shared::home::HomeState;
+use shared::moves::MoveState;
 
 use super::judge;
 use crate::doctor::facts::{Facts, Home};
@@ -9,8 +10,8 @@ use crate::doctor::{Diagnosis, Severity};
 mod cases;
 mod sound;
 
-use cases::{CONTENTS, MACHINE, PLACEMENTS, SERVERS};
-use sound::{Reach as _, epoch, pod_id, shop_id, sound};
+use cases::{CONTENTS, MACHINE, MOVES, PLACEMENTS, SERVERS};
+use sound::{Reach as _, a_move, epoch, pod_id, shop_id, sound};
 
 #[test]
 fn a_sound_fleet_has_no_findings() {
@@ -19,7 +20,7 @@ fn a_sound_fleet_has_no_findings() {
 
 #[test]
 fn each_fault_has_its_finding_and_no_other() {
-    for case in [PLACEMENTS, CONTENTS, SERVERS, MACHINE]
+    for case in [PLACEMENTS, MOVES, CONTENTS, SERVERS, MACHINE]
         .into_iter()
         .flatten()
     {
@@ -63,7 +64,7 @@ fn a_home_that_the_catalog_does_not_know_matters_more_when_nothing_is_being_made
     let home = Home {
         epoch: epoch(1),
         state: HomeState::Serving,
-        in_move: false,
+        move_id: None,
     };
     let mut facts = sound();
     facts.contents().homes.insert(shop_id(8), home);
@@ -75,15 +76,17 @@ fn a_home_that_the_catalog_does_not_know_matters_more_when_nothing_is_being_made
 #[test]
 fn what_a_move_does_is_no_fault() {
     let mut facts = sound();
+    facts.catalog().moves = vec![a_move(MoveState::Copying)];
+    let move_id = Some(facts.catalog().moves[0].id);
     let incoming = Home {
         epoch: epoch(4),
         state: HomeState::Incoming,
-        in_move: true,
+        move_id,
     };
     let moved = Home {
         epoch: epoch(2),
         state: HomeState::Moved,
-        in_move: false,
+        move_id: None,
     };
     facts.contents().homes.insert(shop_id(2), incoming);
     facts
@@ -97,7 +100,7 @@ fn what_a_move_does_is_no_fault() {
         .insert(shop_id(1), moved);
     *facts.home() = Home {
         state: HomeState::Fenced,
-        in_move: true,
+        move_id,
         ..*facts.home()
     };
     assert_eq!(judge(&facts), []);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use shared::home::HomeState;
+use shared::moves::MoveId;
 use shared::{Epoch, ShopId};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
@@ -201,7 +202,7 @@ async fn homes(connection: &mut MySqlConnection) -> sqlx::Result<BTreeMap<ShopId
     let mut after = 0_u64;
     loop {
         let rows = sqlx::query(
-            "select shop_id, epoch, state, move_id is not null from shop_home where shop_id > ? \
+            "select shop_id, epoch, state, move_id from shop_home where shop_id > ? \
              order by shop_id limit ?",
         )
         .bind(after)
@@ -226,12 +227,17 @@ fn home_row(row: &MySqlRow) -> sqlx::Result<(ShopId, Home)> {
     let word: String = row.try_get(2)?;
     let state = HomeState::parse(&word)
         .ok_or_else(|| bad(format!("shop {shop}'s home has the unknown state {word:?}")))?;
+    let move_id = row
+        .try_get::<Option<String>, _>(3)?
+        .map(|id| id.parse::<MoveId>())
+        .transpose()
+        .map_err(|e| bad(e.to_string()))?;
     Ok((
         shop,
         Home {
             epoch,
             state,
-            in_move: row.try_get(3)?,
+            move_id,
         },
     ))
 }

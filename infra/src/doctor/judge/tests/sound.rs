@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use migrations::POD;
 use serde_json::json;
 use shared::home::HomeState;
+use shared::moves::{MoveId, MoveState};
 use shared::mysql::{EVERY, Wanted};
 use shared::{Epoch, PlacementState, PodId, ShopId};
 use time::{Duration, OffsetDateTime};
@@ -76,7 +77,7 @@ fn pod(id: u64, shop: u64) -> Pod {
     let home = Home {
         epoch: epoch(3),
         state: HomeState::Serving,
-        in_move: false,
+        move_id: None,
     };
     let ledger = POD.iter().map(|file| LedgerRow {
         version: file.version,
@@ -156,6 +157,40 @@ pub(super) fn operation(kind: &str, subject: &str, age: Duration) -> api::Operat
     }
 }
 
+/// A move of milk from p1 to p2, changed just now.
+pub(super) fn a_move(state: MoveState) -> api::Move {
+    let name = |id| api::PodName {
+        id: pod_id(id),
+        name: format!("p{id}"),
+    };
+    api::Move {
+        id: MoveId::random(),
+        shop: api::ShopName {
+            id: shop_id(1),
+            handle: "milk".parse().unwrap(),
+        },
+        source: name(1),
+        target: name(2),
+        source_epoch: epoch(3),
+        epoch: epoch(4),
+        state,
+        open: state.is_open(),
+        owner: 1,
+        reason: None,
+        observe_ms: 900_000,
+        back_of: None,
+        waits: None,
+        error: None,
+        record: api::MoveRecord::default(),
+        strays: Vec::new(),
+        leftover_since: None,
+        actor: "operator".into(),
+        created_at: now(),
+        changed_at: now(),
+        progress: None,
+    }
+}
+
 pub(super) fn now() -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap()
 }
@@ -192,6 +227,7 @@ pub(super) fn sound() -> Facts {
             pods: vec![listed(1), listed(2)],
             shops: vec![shop(1, "milk", 1), shop(2, "bread", 2)],
             operations: vec![operation("shop-create", "new", Duration::seconds(2))],
+            moves: Vec::new(),
         }),
         pods: BTreeMap::from([(pod_id(1), pod(1, 1)), (pod_id(2), pod(2, 2))]),
         plan: Some(Ok(Vec::new())),

@@ -1,0 +1,225 @@
+//! Moves: those that stand still, and what they left at pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::home::HomeState;
+use shared::moves::{MoveId, MoveState};
+use shared::{PodId, ShopId};
+use time::{Duration, OffsetDateTime};
+
+use super::Found;
+use crate::api::Move;
+use crate::doctor::Severity;
+use crate::doctor::facts::{Catalog, Home, Pod};
+use crate::output::count;
+
+/// A fence and a hand-over take moments; the park window of the edges is over by then.
+const HAND_OVER_MAX: Duration = Duration::seconds(15);
+/// An abort takes one transaction at the source.
+const ABORT_MAX: Duration = Duration::seconds(60);
+/// A move that has waited that long for something needs somebody to look at it.
+const WAIT_MAX: Duration = Duration::minutes(10);
+/// Copies of aborted moves are deleted in throttled chunks; the largest shop takes some minutes.
+const LEFTOVER_MAX: Duration = Duration::minutes(15);
+/// Somebody paused it and meant to come back.
+const PAUSE_MAX: Duration = Duration::days(1);
+
+/// Moves that stand still, strays, copies that stay.
+pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
+    for it in &catalog.moves {
+        let age = at - it.changed_at;
+        stands_still(it, age, found);
+        if it.open && !it.strays.is_empty() {
+            found.error(
+                "move",
+                &it.shop.handle,
+                format!(
+                    "{} of its rows at {} after its fence, which nobody should have made (move {})",
+                    count(it.strays.len() as u64, "change"),
+                    it.source.name,
+                    it.id
+                ),
+                format!(
+                    "`podctl move show {0}` lists them; find who writes there past the pod's library, take over by hand \
+                     what is missed, then `podctl move finish {0} --despite-strays`",
+                    it.id
+                ),
+            );
+        }
+        if it
+            .leftover_since
+            .is_some_and(|since| at - since > LEFTOVER_MAX)
+        {
+            let because = it.error.as_ref().map(|e| format!(": {e}"));
+            found.warning(
+                "move",
+                &it.shop.handle,
+                format!(
+                    "the copy that the aborted move {} left at {} cannot be deleted{}",
+                    it.id,
+                    it.target.name,
+                    because.unwrap_or_default()
+                ),
+                format!(
+                    "it is tried again by itself; bring {} back if it is away. Until then the shop cannot move there",
+                    it.target.name
+                ),
+            );
+        }
+    }
+}
+
+fn stands_still(it: &Move, age: Duration, found: &mut Found) {
+    let because = it.error.as_ref().or(it.waits.as_ref());
+    let because = because.map(|text| format!(": {text}")).unwrap_or_default();
+    let (severity, wrong, fix) = match it.state {
+        MoveState::Failed => (
+            Severity::Warning,
+            format!("its move {} failed{because}", it.id),
+            format!(
+                "the shop sells at {}; mend the reason, then `podctl move resume {1}`, or undo the move with \
+                 `podctl move abort {1}`",
+                it.source.name, it.id
+            ),
+        ),
+        MoveState::Fenced | MoveState::Cutover if age > HAND_OVER_MAX => (
+            Severity::Error,
+            format!(
+                "its move {} is {} for {} s, and its writes wait{because}",
+                it.id,
+                it.state,
+                age.whole_seconds()
+            ),
+            format!(
+                "a control server takes it up within seconds: see that one runs (`podctl process list`) and that the \
+                 primaries of {} and {} can be reached",
+                it.source.name, it.target.name
+            ),
+        ),
+        MoveState::Aborting if age > ABORT_MAX => (
+            Severity::Error,
+            format!(
+                "its move {} is aborting for {} s{because}",
+                it.id,
+                age.whole_seconds()
+            ),
+            format!(
+                "bring {} back: its home there is set free first",
+                it.source.name
+            ),
+        ),
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Retiring
+            if age > WAIT_MAX && (it.progress.is_none() || !because.is_empty()) =>
+        {
+            (
+                Severity::Warning,
+                format!(
+                    "its move {} is {} and makes no progress since {} min{because}",
+                    it.id,
+                    it.state,
+                    age.whole_minutes()
+                ),
+                format!(
+                    "`podctl move show {0}` says more; pause it with `podctl move pause {0}` while you mend the reason",
+                    it.id
+                ),
+            )
+        }
+        MoveState::Paused if age > PAUSE_MAX => (
+            Severity::Warning,
+            format!("its move {} is paused since {} h", it.id, age.whole_hours()),
+            format!(
+                "the binlogs that it needs are purged some day: `podctl move resume {}`, or abort it",
+                it.id
+            ),
+        ),
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Aborted => return,
+    };
+    found.add(severity, "move", &it.shop.handle, wrong, fix);
+}
+
+/// What homes say of moves must be what the catalog says of them.
+pub(super) fn homes(catalog: &Catalog, pods: &BTreeMap<PodId, Pod>, found: &mut Found) {
+    let known: BTreeSet<MoveId> = catalog
+        .moves
+        .iter()
+        .filter(|it| it.open || it.leftover_since.is_some())
+        .map(|it| it.id)
+        .collect();
+    let moving: BTreeSet<ShopId> = catalog
+        .moves
+        .iter()
+        .filter(|it| it.open)
+        .map(|it| it.shop.id)
+        .collect();
+    for (pod, facts) in pods {
+        let Ok(contents) = &facts.contents else {
+            continue;
+        };
+        for (shop, home) in &contents.homes {
+            if home.move_id.is_some_and(|id| known.contains(&id)) {
+                continue;
+            }
+            astray(catalog, *pod, *shop, home, moving.contains(shop), found);
+        }
+    }
+}
+
+/// A home in the hands of no open move.
+fn astray(
+    catalog: &Catalog,
+    pod: PodId,
+    shop: ShopId,
+    home: &Home,
+    moving: bool,
+    found: &mut Found,
+) {
+    let of = catalog.shops.iter().find(|it| it.id == shop);
+    let subject = of.map_or_else(|| format!("shop {shop}"), |it| it.handle.to_string());
+    let state = home.state.as_str();
+    match home.state {
+        HomeState::Fenced | HomeState::Handing | HomeState::Ready if !moving => found.error(
+            "move",
+            subject,
+            format!("its home at pod {pod} is {state}, and no move of it is open"),
+            "its writes are refused there. A restored catalog or database does this: a person must decide who owns it",
+        ),
+        HomeState::Incoming => found.error(
+            "move",
+            subject,
+            format!("its home at pod {pod} is incoming, and no move fills it"),
+            format!(
+                "a restored catalog or database does this; once nothing is missed there, delete the shop's rows and \
+                 that home on the primary of pod {pod}"
+            ),
+        ),
+        HomeState::Serving | HomeState::Frozen | HomeState::Offline => {
+            if let Some(id) = home.move_id {
+                found.warning(
+                    "move",
+                    subject,
+                    format!("its home at pod {pod} names the move {id}, which is not open"),
+                    "the shop serves; the next move of it takes the home over. If it stays after that, look at the \
+                     control server's log",
+                );
+            }
+        }
+        // A mark stays; what hands over in an open move is that move's.
+        HomeState::Moved | HomeState::Fenced | HomeState::Handing | HomeState::Ready => {}
+    }
+}
