@@ -1,10 +1,13 @@
 //! Shops that move while they sell: nobody notices, whatever is killed nothing is lost or doubled, and what a move leaves
 //! behind is what it took along.
 
-use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use shared::moves::{MoveId, MoveState};
 use tests::chaos::{Chaos, Silence, Wire};
 use tests::fleet::{RECOVER_MAX, say};
-use tests::moves::{MOVED_MAX, Moving, differences, rows_of};
+use tests::moves::{ControlDoor, MOVED_MAX, Moving, differences, rows_of};
 use tests::own_edge::OwnEdge;
 use tests::suite::Test;
 use tests::trade::{CREW, Closed, Crew, Trade};
@@ -22,6 +25,7 @@ pub(crate) fn list() -> Vec<Test> {
     tests![
         alone: inv3_inv11_a_shop_moves_back_and_forth_under_load_and_nobody_notices,
             shops_that_are_empty_idle_or_only_read_move_as_they_are,
+            inv3_a_target_starts_from_what_its_source_had_at_the_fence,
             inv3_two_shops_pass_each_other_under_load,
             inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody_astray,
             inv3_a_control_server_killed_in_each_state_of_a_move_is_not_noticed,
@@ -35,6 +39,9 @@ const TRIPS: u32 = 10;
 
 /// Acts of a shop's clients between two orders of an operator.
 const SOME: usize = 60;
+
+/// A move that meets kill after kill; each costs it a restart of what it leans on.
+const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(150);
 
 /// The pod that a shop goes to from one of two.
 const fn other(pod: u32) -> u32 {
@@ -188,6 +195,41 @@ async fn events_are_relayed(fleet: &Fleet, shop: &Shop) -> Result<()> {
     .await
 }
 
+/// Under load a move is stopped for a moment when its target is ready and nobody sells there yet: both pods have the same
+/// rows, to the byte. The source keeps them as they were, whatever is sold at the target. Nobody notices the stop.
+async fn inv3_a_target_starts_from_what_its_source_had_at_the_fence(fleet: &Fleet) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let servers = [fleet.primary(1).await?, fleet.primary(2).await?];
+    let trade = Trade::start(&shop, CREW).await?;
+    let point = fleet.with_failpoint("ready:after:stop").await?;
+    let control = ControlDoor::of(fleet).await?;
+    for to in [2, 1, 2] {
+        trade.goes_on(SOME, MOVED_MAX).await?;
+        let (source, target) = match to {
+            2 => (&servers[0], &servers[1]),
+            _ => (&servers[1], &servers[0]),
+        };
+        let id = fleet.order_move(&shop, to).await?;
+        point.happens(MOVED_MAX).await?;
+        let kept = rows_of(source, shop.id).await?;
+        let arrived = rows_of(target, shop.id).await?;
+        point.go_on()?;
+        let found = differences(&kept, &arrived);
+        ensure!(found.is_empty(), "to pod {to}: {found:?}");
+        has_no_strays(
+            &control
+                .reaches(id, &[MoveState::Observing], MOVED_MAX)
+                .await?,
+        )?;
+        trade.goes_on(SOME, MOVED_MAX).await?;
+        let found = differences(&kept, &rows_of(source, shop.id).await?);
+        ensure!(found.is_empty(), "the source's copy has changed: {found:?}");
+    }
+    fleet.without_failpoint(point).await?;
+    close([trade], false).await?;
+    settled(&control, &shop).await
+}
+
 /// Two shops change places, at once, and back: each pod is source and target at the same time.
 async fn inv3_two_shops_pass_each_other_under_load(fleet: &Fleet) -> Result<()> {
     let (a, b) = (fleet.shop(1).await?, fleet.shop(2).await?);
@@ -201,7 +243,10 @@ async fn inv3_two_shops_pass_each_other_under_load(fleet: &Fleet) -> Result<()> 
         has_no_strays(&b_moved?)?;
         ensure!(fleet.owner(&a).await?.0 == a_to && fleet.owner(&b).await?.0 == b_to);
     }
-    close(trades, false).await.map(drop)
+    close(trades, false).await?;
+    let control = ControlDoor::of(fleet).await?;
+    settled(&control, &a).await?;
+    settled(&control, &b).await
 }
 
 /// An edge that hears nothing of the catalog any more. After one move it follows the mark, and its buyers notice nothing;
@@ -249,5 +294,50 @@ async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody_astray(
         .await
         .context("with the catalog back")?;
     close([astray], true).await?;
-    close([well], false).await.map(drop)
+    close([well], false).await?;
+    settled(&ControlDoor::of(fleet).await?, &shop).await
+}
+
+/// Finishes a move, however often the control server is killed meanwhile.
+async fn ended(control: &ControlDoor, id: MoveId) -> Result<()> {
+    wait_until("a move is over", MOVED_WITH_KILLS_MAX, async || {
+        let now = control.show(id).await?;
+        match now.state {
+            MoveState::Done => return Ok(()),
+            MoveState::Observing => drop(control.tell(id, "finish").await),
+            MoveState::Failed => drop(control.tell(id, "resume").await),
+            MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::CatchingUp
+            | MoveState::Verifying
+            | MoveState::Fenced
+            | MoveState::Cutover
+            | MoveState::Retiring
+            | MoveState::Paused
+            | MoveState::Aborting
+            | MoveState::Aborted => {}
+        }
+        bail!("{}", now.words())
+    })
+    .await
+}
+
+/// No move of a shop is left that holds anything: for tests that come after on the same fleet.
+async fn settled(control: &ControlDoor, shop: &Shop) -> Result<()> {
+    for moving in control.of_shop(shop.id).await? {
+        match moving.state {
+            MoveState::Observing | MoveState::Retiring => ended(control, moving.id).await?,
+            MoveState::Done | MoveState::Aborted => {}
+            MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::CatchingUp
+            | MoveState::Verifying
+            | MoveState::Fenced
+            | MoveState::Cutover
+            | MoveState::Paused
+            | MoveState::Aborting
+            | MoveState::Failed => bail!("left behind: {}", moving.words()),
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use tests::fleet::RECOVER_MAX;
 use tests::load::{Load, reconcile};
 use tests::suite::Test;
-use tests::{Fleet, tests, wait_until};
+use tests::{Fleet, Shop, tests, wait_until};
+use tokio::task::JoinSet;
 
 pub(crate) fn list() -> Vec<Test> {
     tests![alone: inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions]
@@ -40,6 +41,7 @@ async fn inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions
     for replica in REPLICAS {
         fleet.kill_and_hold_down(replica).await?;
     }
+    let makers = make_for_ever(&shop);
     let sold = load.seen().orders.len();
     let gone = Instant::now();
     let (mut most, mut hanging, mut read) = (0, 0, 0);
@@ -61,6 +63,7 @@ async fn inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions
         read += usize::from(shop.available(&mug).await.is_ok());
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
+    drop(makers);
     ensure!(most <= SESSIONS_MAX, "{most} sessions at the primary");
     ensure!(
         (1..=HANGING_MAX).contains(&hanging),
@@ -83,4 +86,21 @@ async fn inv9_commits_that_nobody_acknowledges_hold_a_bounded_number_of_sessions
         reconcile(&shop, &mug, &seen).await
     })
     .await
+}
+
+/// A merchant's programs that make product after product. Unlike buyers of one product they never wait for each other's rows,
+/// so that each of their commits hangs by itself. They end with the value.
+fn make_for_ever(shop: &Shop) -> JoinSet<()> {
+    let mut makers = JoinSet::new();
+    for _ in 0..BUYERS {
+        let shop = shop.clone();
+        makers.spawn(async move {
+            loop {
+                if shop.product("Mug", "1.00", 1).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        });
+    }
+    makers
 }

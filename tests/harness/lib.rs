@@ -80,6 +80,9 @@ pub mod own_edge;
 // Moves of shops, and the copies that they leave.
 pub mod moves;
 
+// Fail points of the mover.
+pub mod failpoint;
+
 // Kills at random.
 pub mod killer;
 

@@ -11,16 +11,13 @@ use tests::moves::{ControlDoor, MOVED_MAX, Moving};
 use tests::trade::{CREW, Trade};
 use tests::{Fleet, Shop, wait_until};
 
-use super::{SOME, close, has_no_strays, other};
+use super::{MOVED_WITH_KILLS_MAX, SOME, close, ended, has_no_strays, other, settled};
 
 /// How long the short test kills.
 const KILLS_SHORT: Duration = Duration::from_secs(30);
 
 /// How long the long one does.
 const KILLS_LONG: Duration = Duration::from_secs(3_600);
-
-/// A move that meets kill after kill; each costs it a restart of what it leans on.
-const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(150);
 
 /// States in which the control server is killed. A move is in `fenced` and `cutover` for some milliseconds, which a look
 /// from outside may miss; what happens at each of their steps is tried by fail points.
@@ -242,48 +239,4 @@ async fn begun_or_open(control: &ControlDoor, shop: &Shop, to: u32) -> Result<Mo
         return Ok(open.id);
     }
     begun(control, shop, to).await
-}
-
-/// Finishes a move, however often the control server is killed meanwhile.
-async fn ended(control: &ControlDoor, id: MoveId) -> Result<()> {
-    wait_until("a move is over", MOVED_WITH_KILLS_MAX, async || {
-        let now = control.show(id).await?;
-        match now.state {
-            MoveState::Done => return Ok(()),
-            MoveState::Observing => drop(control.tell(id, "finish").await),
-            MoveState::Failed => drop(control.tell(id, "resume").await),
-            MoveState::Preparing
-            | MoveState::Copying
-            | MoveState::CatchingUp
-            | MoveState::Verifying
-            | MoveState::Fenced
-            | MoveState::Cutover
-            | MoveState::Retiring
-            | MoveState::Paused
-            | MoveState::Aborting
-            | MoveState::Aborted => {}
-        }
-        bail!("{}", now.words())
-    })
-    .await
-}
-
-/// No move of a shop is left that holds anything: for tests that come after on the same fleet.
-async fn settled(control: &ControlDoor, shop: &Shop) -> Result<()> {
-    for moving in control.of_shop(shop.id).await? {
-        match moving.state {
-            MoveState::Observing | MoveState::Retiring => ended(control, moving.id).await?,
-            MoveState::Done | MoveState::Aborted => {}
-            MoveState::Preparing
-            | MoveState::Copying
-            | MoveState::CatchingUp
-            | MoveState::Verifying
-            | MoveState::Fenced
-            | MoveState::Cutover
-            | MoveState::Paused
-            | MoveState::Aborting
-            | MoveState::Failed => bail!("left behind: {}", moving.words()),
-        }
-    }
-    Ok(())
 }

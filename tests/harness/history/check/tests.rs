@@ -233,6 +233,7 @@ fn answers_beyond_the_allowed_are_found() {
     for told in [
         Told::Cut,
         Told::Status(503, Again::Later),
+        Told::Status(409, Again::Later),
         Told::Status(502, Again::Unsaid),
     ] {
         account.told = BTreeMap::from([(told, 1)]);
