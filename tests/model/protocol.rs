@@ -1,0 +1,324 @@
+//! What may happen next, and to what it leads: the model as the checker sees it.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use shared::moves::MoveState;
+use stateright::{Model, Property};
+
+use crate::safeguards::{Bounds, Safeguards};
+use crate::state::{MOVERS, ORPHANS, Pc, State, Tx, WRITES};
+use crate::{catalog, clients, mover, pods, properties};
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// The operator moves the shop there.
+    Move(u8),
+    Abort,
+    Pause,
+    Resume,
+    Finish,
+    /// A control server takes this move.
+    Take(usize, u8),
+    /// It goes on: looks, steps in the catalog, or sends a transaction.
+    Send(usize),
+    /// Its transaction goes on at the pod, and it hears of the end.
+    Arrive(usize),
+    GoOn(usize),
+    Miss(usize),
+    Fail(usize),
+    Crash(usize),
+    LoseAnswer(usize),
+    /// A transaction without a mover goes on, or is rolled back.
+    Late(usize),
+    Drop(usize),
+    /// Without the safeguard: another control server opens the source first, then marks the move.
+    AbortAtPod,
+    /// A write reaches a pod, by this placement.
+    Begin(usize, u8),
+    BeginJob(usize, u8),
+    Log(usize, u8),
+    Commit(usize, u8, bool),
+    RollBack(usize, u8),
+    Primary(u8, bool),
+    Replicate(u8),
+    Remember(u8),
+    Expire(u8),
+    Read(usize),
+}
+
+/// One search.
+pub(crate) struct Protocol {
+    pub(crate) safeguards: Safeguards,
+    pub(crate) bounds: Bounds,
+    /// Examples that the search must find, so that it is known not to be empty.
+    pub(crate) examples: Vec<Property<Protocol>>,
+    /// States of catalog and pods from which a way on was found.
+    pub(crate) with_a_way_on: Mutex<HashSet<u64>>,
+}
+
+impl Protocol {
+    fn operator(&self, s: &State, actions: &mut Vec<Action>) {
+        let b = &self.bounds;
+        let number = catalog::latest(s);
+        if number == 0 {
+            actions.push(Action::Move(1));
+            return;
+        }
+        let mv = catalog::mv(s, number);
+        if number == 1 {
+            match mv.state {
+                MoveState::Aborted => actions.extend(b.after_abort.map(Action::Move)),
+                MoveState::Done => actions.extend(b.after_done.map(Action::Move)),
+                MoveState::Observing if b.back => actions.push(Action::Move(0)),
+                _ => {}
+            }
+        }
+        if s.spent.aborts < b.aborts {
+            actions.push(if self.safeguards.aborting_first {
+                Action::Abort
+            } else {
+                Action::AbortAtPod
+            });
+        }
+        if s.spent.aborts > 0 && !self.safeguards.aborting_first {
+            actions.push(Action::AbortAtPod);
+        }
+        if s.spent.pauses < b.pauses {
+            actions.push(Action::Pause);
+        }
+        if matches!(mv.state, MoveState::Paused | MoveState::Failed) {
+            actions.push(Action::Resume);
+        }
+        if b.finish && mv.state == MoveState::Observing {
+            actions.push(Action::Finish);
+        }
+    }
+
+    fn movers(&self, s: &State, actions: &mut Vec<Action>) {
+        let b = &self.bounds;
+        let idle = s.movers.iter().position(|m| m.mv == 0);
+        if let Some(m) = idle
+            && s.catalog.owner < b.owners
+        {
+            let moves = 1..=catalog::latest(s);
+            let wanted = moves.filter(|&n| catalog::wants_mover(&catalog::mv(s, n)));
+            actions.extend(wanted.map(|number| Action::Take(m, number)));
+        }
+        for m in (0..MOVERS).filter(|&m| s.movers[m].mv != 0) {
+            actions.push(Action::GoOn(m));
+            actions.push(if s.movers[m].out.is_some() {
+                Action::Arrive(m)
+            } else {
+                Action::Send(m)
+            });
+            if s.spent.misses < b.misses {
+                actions.push(Action::Miss(m));
+            }
+            if s.spent.fails < b.fails {
+                actions.push(Action::Fail(m));
+            }
+            if s.spent.crashes < b.crashes {
+                actions.push(Action::Crash(m));
+            }
+            if s.spent.unknown < b.unknown {
+                actions.push(Action::LoseAnswer(m));
+            }
+        }
+        for at in (0..ORPHANS).filter(|&at| s.orphans[at].is_some()) {
+            actions.push(Action::Late(at));
+            actions.push(Action::Drop(at));
+        }
+    }
+
+    fn customers(&self, s: &State, actions: &mut Vec<Action>) {
+        let b = &self.bounds;
+        for w in 0..usize::from(b.writes) {
+            let job = b.job && w + 1 == WRITES;
+            if s.clients.tries[w] < b.tries {
+                if job {
+                    actions.extend(clients::pods_in_use().map(|pod| Action::BeginJob(w, pod)));
+                } else {
+                    actions.extend((0..s.catalog.placements).map(|at| Action::Begin(w, at)));
+                }
+            }
+            for pod in clients::pods_in_use() {
+                let ends = [
+                    Action::Commit(w, pod, true),
+                    Action::Commit(w, pod, false),
+                    Action::RollBack(w, pod),
+                ];
+                match s.clients.txs[w][usize::from(pod)] {
+                    Tx::None => {}
+                    Tx::Open(_) if b.slow_commits => {
+                        actions.extend([Action::Log(w, pod), Action::RollBack(w, pod)]);
+                    }
+                    Tx::Open(_) => actions.extend(ends),
+                    Tx::Committing(..) => actions.extend(&ends[..2]),
+                }
+            }
+        }
+        if b.reader {
+            for pod in clients::pods_in_use().filter(|&pod| s.pod(pod).home.is_some()) {
+                actions.extend([
+                    Action::Replicate(pod),
+                    Action::Remember(pod),
+                    Action::Expire(pod),
+                ]);
+            }
+            actions.extend((0..clients::answers(s).count()).map(Action::Read));
+        }
+    }
+
+    fn apply(&self, s: &mut State, action: Action) -> Option<()> {
+        let g = &self.safeguards;
+        let b = &self.bounds;
+        let number = catalog::latest(s);
+        match action {
+            Action::Move(to) => catalog::begin(g, s, to),
+            Action::Abort => {
+                s.spent.aborts += 1;
+                catalog::abort(s, number)
+            }
+            Action::Pause => {
+                s.spent.pauses += 1;
+                catalog::pause(s, number)
+            }
+            Action::Resume => catalog::resume(s, number),
+            Action::Finish => catalog::finish(s, number),
+            Action::AbortAtPod => mover::abort_at_pod(s, number),
+            Action::Take(m, number) => {
+                mover::take(g, s, m, number);
+                Some(())
+            }
+            Action::Send(m) if self.waits_for_caches(s, m) => None,
+            Action::Send(m) => mover::send(g, s, m),
+            Action::Arrive(m) => self.arrive(s, m),
+            Action::GoOn(m) => mover::go_on(s, m),
+            Action::Miss(m) => {
+                s.spent.misses += 1;
+                mover::miss(g, s, m)
+            }
+            Action::Fail(m) => {
+                s.spent.fails += 1;
+                mover::fail(g, s, m)
+            }
+            Action::Crash(m) => {
+                s.spent.crashes += 1;
+                mover::crash(s, m)
+            }
+            Action::LoseAnswer(m) => {
+                s.spent.unknown += 1;
+                mover::lose_answer(g, s, m)
+            }
+            Action::Late(at) => self.late(s, at),
+            Action::Drop(at) => {
+                s.orphans[at] = None;
+                Some(())
+            }
+            Action::Begin(w, at) => clients::begin(b, s, w, s.catalog.placed[usize::from(at)]),
+            Action::BeginJob(w, pod) => clients::begin_job(b, s, w, pod),
+            Action::Log(w, pod) => clients::log(s, w, pod),
+            Action::Commit(w, pod, told) => {
+                if matches!(s.clients.txs[w][usize::from(pod)], Tx::Open(_)) {
+                    clients::log(s, w, pod)?;
+                }
+                clients::commit(s, w, pod, told)
+            }
+            Action::RollBack(w, pod) => clients::roll_back(s, w, pod),
+            Action::Primary(pod, survive) => {
+                s.spent.changes += 1;
+                clients::change_primary(s, pod, survive);
+                Some(())
+            }
+            Action::Replicate(pod) => {
+                clients::replicate(s, pod);
+                Some(())
+            }
+            Action::Remember(pod) => {
+                clients::remember(s, pod);
+                Some(())
+            }
+            Action::Expire(pod) => {
+                s.pod_mut(pod).cached = None;
+                Some(())
+            }
+            Action::Read(at) => {
+                let answer = clients::answers(s).nth(at)?;
+                clients::read(s, answer);
+                Some(())
+            }
+        }
+    }
+
+    /// Time is not in the model: the source's processes remember its home for a second, and the move is handed over only when
+    /// that has passed. Nothing changes the source's rows before.
+    fn waits_for_caches(&self, s: &State, m: usize) -> bool {
+        let mover = s.movers[m];
+        if mover.pc != Pc::HandedOver || !self.safeguards.caches_expire {
+            return false;
+        }
+        let pod = s.pod(catalog::mv(s, mover.mv).source);
+        let now = pod.home.map(|home| (home.epoch, home.state));
+        pod.cached.is_some() && pod.cached != now
+    }
+
+    fn arrive(&self, s: &mut State, m: usize) -> Option<()> {
+        let g = &self.safeguards;
+        let mut op = s.movers[m].out?;
+        if !pods::can_run(g, s, &op) {
+            return None;
+        }
+        match pods::run(g, s, &mut op) {
+            Ok(false) => s.movers[m].out = Some(op),
+            Ok(true) => mover::heard(g, s, m, Ok(())),
+            Err(refused) => mover::heard(g, s, m, Err(refused)),
+        }
+        Some(())
+    }
+
+    fn late(&self, s: &mut State, at: usize) -> Option<()> {
+        let g = &self.safeguards;
+        let mut op = s.orphans[at]?;
+        if !pods::can_run(g, s, &op) {
+            return None;
+        }
+        let over = pods::run(g, s, &mut op).unwrap_or(true);
+        s.orphans[at] = (!over).then_some(op);
+        Some(())
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::first()]
+    }
+
+    fn actions(&self, s: &State, actions: &mut Vec<Action>) {
+        self.operator(s, actions);
+        self.movers(s, actions);
+        self.customers(s, actions);
+        if s.spent.changes < self.bounds.changes {
+            for pod in [0, 1] {
+                actions.extend([Action::Primary(pod, false), Action::Primary(pod, true)]);
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut s = *last;
+        self.apply(&mut s, action)?;
+        s.sort();
+        Some(s)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = properties::all();
+        all.extend(self.examples.iter().cloned());
+        all
+    }
+}
