@@ -7,7 +7,7 @@
 use shared::home::{Access, HomeState, Verdict};
 
 use crate::pods;
-use crate::safeguards::Bounds;
+use crate::safeguards::{Bounds, Safeguards};
 use crate::state::{At, Data, Home, PODS, Set, State, Tx, WRITES};
 
 /// What any edge may believe.
@@ -134,7 +134,10 @@ pub(crate) type Answer = (u8, Set, Data);
 
 /// All answers that the session may get now: by any placement that an edge may know, with the home as it is or as a
 /// process remembers it, from the primary or the replica.
-pub(crate) fn answers(s: &State) -> impl Iterator<Item = Answer> + '_ {
+pub(crate) fn answers<'a>(
+    g: &'a Safeguards,
+    s: &'a State,
+) -> impl Iterator<Item = Answer> + use<'a> {
     known_placements(s).iter().flat_map(move |&to| {
         let pod = s.pod(to.0);
         let remembered = pod.cached.map(|(epoch, state)| Home {
@@ -145,18 +148,23 @@ pub(crate) fn answers(s: &State) -> impl Iterator<Item = Answer> + '_ {
             owner: 0,
         });
         let homes = [pod.home, remembered].into_iter().flatten();
-        homes.flat_map(move |home| from_servers(s, to, home))
+        homes.flat_map(move |home| from_servers(g, s, to, home))
     })
 }
 
-fn from_servers(s: &State, to: At, home: Home) -> impl Iterator<Item = Answer> + use<> {
+fn from_servers(
+    g: &Safeguards,
+    s: &State,
+    to: At,
+    home: Home,
+) -> impl Iterator<Item = Answer> + use<> {
     let (token, set, _) = s.clients.session;
     let runs = pods::decide(to.0, Some(&home), to, token, Access::Read) == Verdict::Run;
     let pod = s.pod(to.0);
     let has = |executed: Set| token < home.epoch || set & !executed == 0;
     let primary = (runs && has(pod.executed)).then_some((home.epoch, pod.executed, pod.data));
     let (data, executed, ready) = pod.replica;
-    let replica = runs && ready >= home.epoch && has(executed);
+    let replica = runs && (ready >= home.epoch || !g.ready_gtid) && has(executed);
     let replica = replica.then_some((home.epoch, executed, data));
     [primary, replica].into_iter().flatten()
 }

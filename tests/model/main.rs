@@ -261,7 +261,172 @@ fn stops() {
     );
 }
 
+const TAKEOVERS: Bounds = Bounds {
+    owners: 3,
+    ..Bounds::QUIET
+};
+const ABORTS: Bounds = Bounds {
+    aborts: 1,
+    owners: 3,
+    ..Bounds::QUIET
+};
+const FAILS: Bounds = Bounds {
+    fails: 1,
+    crashes: 1,
+    owners: 3,
+    ..Bounds::QUIET
+};
+
 #[test]
 fn inv3_without_the_share_lock_a_write_is_lost() {
     breaks(|g| g.share_lock = false, Bounds::QUIET, p::NOT_LOST);
+}
+
+#[test]
+fn inv1_without_the_share_lock_a_write_goes_on_that_its_home_forbids() {
+    breaks(|g| g.share_lock = false, Bounds::QUIET, p::ONE_WRITER);
+}
+
+#[test]
+fn inv3_without_the_owner_on_rows_a_write_is_lost() {
+    breaks(|g| g.row_owner = false, TAKEOVERS, p::NOT_LOST);
+}
+
+#[test]
+fn inv3_without_a_takeover_at_the_pods_a_write_is_lost() {
+    breaks(|g| g.take_over = false, TAKEOVERS, p::NOT_LOST);
+}
+
+#[test]
+fn inv3_without_aborting_first_a_write_is_lost() {
+    breaks(|g| g.aborting_first = false, ABORTS, p::NOT_LOST);
+}
+
+#[test]
+fn inv11_without_handing_a_strong_read_misses_a_write() {
+    breaks(|g| g.handing = false, Bounds::QUIET, p::STRONG);
+}
+
+#[test]
+fn without_ready_first_the_catalog_names_a_pod_that_cannot_answer() {
+    breaks(|g| g.ready_first = false, Bounds::QUIET, p::OWNER);
+}
+
+#[test]
+fn inv3_serving_instead_of_ready_loses_what_a_job_wrote() {
+    breaks(
+        |g| g.ready_is_quiet = false,
+        Bounds {
+            job: true,
+            writes: 2,
+            tries: 1,
+            ..ABORTS
+        },
+        p::NOT_LOST,
+    );
+}
+
+#[test]
+fn inv3_without_the_tail_to_the_fence_a_write_is_lost() {
+    breaks(|g| g.tail_to_fence = false, Bounds::QUIET, p::NOT_LOST);
+}
+
+#[test]
+fn inv2_without_reserved_epochs_one_has_two_owners() {
+    breaks(
+        |g| g.reserved_epochs = false,
+        Bounds {
+            after_abort: Some(2),
+            ..ABORTS
+        },
+        p::EPOCHS,
+    );
+}
+
+#[test]
+fn inv1_without_reserved_epochs_two_pods_may_write() {
+    breaks(
+        |g| g.reserved_epochs = false,
+        Bounds {
+            after_abort: Some(2),
+            ..ABORTS
+        },
+        p::ONE_WRITER,
+    );
+}
+
+#[test]
+fn inv3_a_key_read_before_its_transaction_is_executed_is_lost() {
+    breaks(
+        |g| g.wait_executed = false,
+        Bounds {
+            slow_commits: true,
+            ..Bounds::QUIET
+        },
+        p::NOT_LOST,
+    );
+}
+
+#[test]
+fn under_the_old_number_after_an_unknown_outcome_the_shop_stays_fenced() {
+    breaks(
+        |_| {},
+        Bounds {
+            unknown: 1,
+            ..TAKEOVERS
+        },
+        p::OPEN,
+    );
+}
+
+#[test]
+fn inv3_handing_from_any_state_loses_a_write() {
+    breaks(|g| g.handing_from_fenced = false, FAILS, p::NOT_LOST);
+}
+
+#[test]
+fn a_fence_lifted_after_the_catalog_step_stays() {
+    breaks(|g| g.lift_first = false, FAILS, p::OPEN);
+}
+
+#[test]
+fn inv3_with_marks_of_an_earlier_try_a_write_is_lost() {
+    breaks(|g| g.marks_cleared = false, FAILS, p::NOT_LOST);
+}
+
+#[test]
+fn a_cleared_home_lets_a_late_mover_in_and_no_other_after_it() {
+    breaks(|g| g.owner_kept = false, ABORTS, p::WAY_ON);
+}
+
+#[test]
+fn rows_deleted_without_a_takeover_come_back() {
+    breaks(|g| g.leftover_taken = false, ABORTS, p::CLEAN);
+}
+
+#[test]
+fn inv11_a_hand_over_that_does_not_wait_for_caches_takes_a_session_back() {
+    breaks(
+        |g| g.caches_expire = false,
+        Bounds {
+            reader: true,
+            back: true,
+            tries: 1,
+            ..Bounds::QUIET
+        },
+        p::SESSION,
+    );
+}
+
+#[test]
+fn inv11_a_replica_without_the_ready_set_takes_a_session_back() {
+    breaks(
+        |g| g.ready_gtid = false,
+        Bounds {
+            reader: true,
+            tries: 1,
+            ..Bounds::QUIET
+        },
+        p::SESSION,
+    );
 }

@@ -21,8 +21,7 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8) {
     let mv = catalog::mv(s, number);
     let pc = match mv.state {
         MoveState::Aborting => Pc::Undo,
-        MoveState::Aborted if g.leftover_taken => Pc::TakeLeftover,
-        MoveState::Aborted => Pc::DeleteLeftover,
+        MoveState::Aborted => leftover(g, s, number),
         _ => Pc::TakeSource,
     };
     s.movers[m] = Mover {
@@ -34,8 +33,17 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8) {
     };
     s.movers[m].terms = terms(s, number);
     if !g.take_over && pc == Pc::TakeSource && mv.state != MoveState::Preparing {
-        plan(s, m);
+        plan(g, s, m);
     }
+}
+
+/// How what an aborted move left is taken away.
+fn leftover(g: &Safeguards, s: &State, number: u8) -> Pc {
+    if g.leftover_taken {
+        return Pc::TakeLeftover;
+    }
+    let home = s.pod(catalog::mv(s, number).target).home;
+    home.map_or(Pc::Forget, |_| Pc::DeleteLeftover)
 }
 
 fn terms(s: &State, number: u8) -> (u8, u8) {
@@ -44,7 +52,7 @@ fn terms(s: &State, number: u8) -> (u8, u8) {
 }
 
 /// Reads the catalog and goes on from there.
-fn plan(s: &mut State, m: usize) {
+fn plan(g: &Safeguards, s: &mut State, m: usize) {
     let mover = s.movers[m];
     let mv = catalog::mv(s, mover.mv);
     let pc = match mv.state {
@@ -59,7 +67,7 @@ fn plan(s: &mut State, m: usize) {
         MoveState::Cutover => Pc::Handing,
         MoveState::Retiring => Pc::Delete,
         MoveState::Aborting => Pc::Undo,
-        MoveState::Aborted if mv.leftover => Pc::TakeLeftover,
+        MoveState::Aborted if mv.leftover => leftover(g, s, mover.mv),
         MoveState::Observing
         | MoveState::Done
         | MoveState::Paused
@@ -191,7 +199,7 @@ fn look(g: &Safeguards, s: &mut State, m: usize, pod: u8) -> Option<()> {
             let noted = catalog::note_from(s, mover.mv, mover.owner, there.executed);
             match noted {
                 Some(()) => s.movers[m].pc = Pc::CopyRead,
-                None => plan(s, m),
+                None => plan(g, s, m),
             }
         }
         Pc::CopyRead => {
@@ -237,7 +245,7 @@ fn look(g: &Safeguards, s: &mut State, m: usize, pod: u8) -> Option<()> {
             if ours {
                 s.movers[m].pc = Pc::Switch;
             } else {
-                plan(s, m);
+                plan(g, s, m);
             }
         }
     }
@@ -267,7 +275,7 @@ fn catalog_step(g: &Safeguards, s: &mut State, m: usize) {
         Pc::Switch => {
             match catalog::switch(s, mv, owner) {
                 Some(()) => s.movers[m].pc = after_switch(g),
-                None => plan(s, m),
+                None => plan(g, s, m),
             }
             return;
         }
@@ -282,7 +290,7 @@ fn catalog_step(g: &Safeguards, s: &mut State, m: usize) {
     if done && s.movers[m].pc == Pc::Lifted && to_lift && !g.lift_first {
         s.movers[m].pc = Pc::Lift;
     } else {
-        plan(s, m);
+        plan(g, s, m);
     }
 }
 
@@ -305,7 +313,7 @@ pub(crate) fn heard(g: &Safeguards, s: &mut State, m: usize, answer: Result<(), 
     }
     let next = match op.what {
         Pc::TakeSource => Pc::TakeTarget,
-        Pc::TakeTarget => return plan(s, m),
+        Pc::TakeTarget => return plan(g, s, m),
         Pc::Incoming => Pc::Prepared,
         Pc::Copy => Pc::CopyRead,
         Pc::Apply => match s.movers[m].fence {
@@ -322,7 +330,7 @@ pub(crate) fn heard(g: &Safeguards, s: &mut State, m: usize, answer: Result<(), 
             }
         }
         Pc::Lift if g.lift_first => Pc::Lifted,
-        Pc::Lift => return plan(s, m),
+        Pc::Lift => return plan(g, s, m),
         Pc::Handing if g.ready_first => Pc::Ready,
         Pc::Handing => Pc::Still,
         Pc::Ready => {
@@ -388,7 +396,7 @@ fn primary_changed(g: &Safeguards, s: &mut State, m: usize) {
             lift(g, s, m, Why::Primary);
         }
         MoveState::Cutover if !catalog::switched(s, mover.mv) => lift(g, s, m, Why::Primary),
-        _ => plan(s, m),
+        _ => plan(g, s, m),
     }
 }
 

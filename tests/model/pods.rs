@@ -82,8 +82,11 @@ pub(crate) fn run(g: &Safeguards, s: &mut State, op: &mut Op) -> Result<bool, Re
         commit(s, op);
         return Ok(true);
     }
-    if g.row_owner {
-        owned(g, s.pod(op.pod).home.as_ref(), op)?;
+    let row = s.pod(op.pod).home;
+    if op.what == Pc::DeleteLeftover && !g.leftover_taken {
+        row.filter(|row| row.mv == op.mv).ok_or(Refused)?;
+    } else if g.row_owner {
+        owned(g, row.as_ref(), op)?;
     }
     op.open = true;
     Ok(false)
@@ -143,6 +146,7 @@ fn change(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
     };
     match op.what {
         Pc::TakeSource | Pc::TakeTarget | Pc::Undo | Pc::TakeLeftover => may_take(g, &row, &op)?,
+        Pc::Forget if !g.leftover_taken => may_take(g, &row, &op)?,
         _ => owned(g, Some(&row), &op)?,
     }
     row.mv = op.mv;
@@ -210,6 +214,7 @@ fn to(g: &Safeguards, op: &Op, from: HomeState) -> Option<HomeState> {
         (Pc::TakeLeftover, H::Incoming | H::Ready) => Some(H::Incoming),
         (Pc::TakeLeftover, state) => Some(state),
         (Pc::Forget, H::Incoming | H::Moved) => Some(H::Moved),
+        (Pc::Forget, H::Ready) if !g.leftover_taken => Some(H::Moved),
         _ => None,
     }
 }

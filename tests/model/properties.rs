@@ -7,7 +7,7 @@ use shared::moves::{MoveEvent, MoveState};
 use stateright::Property;
 
 use crate::protocol::Protocol;
-use crate::state::{Mover, State, Tx};
+use crate::state::{Data, Mover, State, Tx};
 use crate::{catalog, clients, mover, pods};
 
 pub(crate) const ONE_WRITER: &str = "at any epoch one pod may write";
@@ -18,6 +18,7 @@ pub(crate) const STRONG: &str = "a strong read sees every write acknowledged bef
 pub(crate) const SESSION: &str = "a session never goes back";
 pub(crate) const OWNER: &str = "the pod that the catalog names can answer";
 pub(crate) const OPEN: &str = "where nobody drives a move, the shop sells";
+pub(crate) const CLEAN: &str = "no rows are left where nobody takes them away";
 pub(crate) const WAY_ON: &str = "every stop has a way on";
 
 /// Steps within which a shop must sell again: more than any way on takes, few enough to end a search that turns in a circle.
@@ -37,11 +38,15 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::always(STRONG, |_, s| strong(s)),
         Property::always(SESSION, |p: &Protocol, s: &State| {
             !p.bounds.reader
-                || clients::answers(s).all(|(_, _, data)| s.clients.session.2 & !data.keys == 0)
+                || clients::answers(&p.safeguards, s)
+                    .all(|(_, _, data)| s.clients.session.2 & !data.keys == 0)
         }),
         Property::always(OWNER, |_, s| owner_answers(s)),
         Property::always(OPEN, |_, s| {
             driven(s) || pods::runs(s, catalog::placement(s), Access::Write)
+        }),
+        Property::always(CLEAN, |_, s| {
+            clients::pods_in_use().all(|pod| clean(s, pod))
         }),
         Property::always(WAY_ON, way_on),
     ]
@@ -94,6 +99,16 @@ fn owner_answers(s: &State) -> bool {
     s.pod(pod).home.is_some_and(|home| {
         home.epoch == epoch && !matches!(home.state, HomeState::Incoming | HomeState::Moved)
     })
+}
+
+/// A pod that is not the owner has rows only for a move that is under way, or that will delete them.
+fn clean(s: &State, pod: u8) -> bool {
+    s.pod(pod).data == Data::default()
+        || catalog::placement(s).0 == pod
+        || s.catalog.moves.iter().flatten().any(|mv| {
+            let leaves = mv.source == pod && mv.state.is_open();
+            leaves || (mv.target == pod && (mv.leftover || mv.state.is_open()))
+        })
 }
 
 fn driven(s: &State) -> bool {

@@ -167,7 +167,7 @@ impl Protocol {
                     Action::Expire(pod),
                 ]);
             }
-            actions.extend((0..clients::answers(s).count()).map(Action::Read));
+            actions.extend((0..clients::answers(&self.safeguards, s).count()).map(Action::Read));
         }
     }
 
@@ -245,7 +245,7 @@ impl Protocol {
                 Some(())
             }
             Action::Read(at) => {
-                let answer = clients::answers(s).nth(at)?;
+                let answer = clients::answers(g, s).nth(at)?;
                 clients::read(s, answer);
                 Some(())
             }

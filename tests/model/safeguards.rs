@@ -34,11 +34,13 @@ pub(crate) struct Safeguards {
     /// A home keeps the last owner number for ever, and numbers grow over all moves of a shop. Off: each move counts from one,
     /// and its end clears the home.
     pub(crate) owner_kept: bool,
-    /// The rows of an aborted move are taken over before they are deleted. Off: deleted under the old number.
+    /// The rows of an aborted move are taken over before they are deleted. Off: whoever comes deletes them.
     pub(crate) leftover_taken: bool,
     /// A hand-over is complete only when no process's cached home can still allow a read at the source: nothing changes the
     /// rows there before. Off: it is complete at once.
     pub(crate) caches_expire: bool,
+    /// A replica answers for a shop only once it has all that its pod had when the home became `ready`. Off: at once.
+    pub(crate) ready_gtid: bool,
 }
 
 impl Safeguards {
@@ -59,6 +61,7 @@ impl Safeguards {
         owner_kept: true,
         leftover_taken: true,
         caches_expire: true,
+        ready_gtid: true,
     };
 }
 
