@@ -46,6 +46,33 @@ pub(crate) mod preflight;
 // Copies the shop's rows.
 pub(crate) mod copy;
 
+// Every change of a shop's home.
+pub(crate) mod home;
+
+// Makes the target equal, by keys.
+pub(crate) mod apply;
+
+// What both servers compute of rows.
+mod fingerprint;
+
+// Whether both sides hold the same.
+pub(crate) mod verify;
+
+// The source's copy: dumped and deleted.
+pub(crate) mod retire;
+
+// What an aborted move left at its target.
+pub(crate) mod leftover;
+
+// From state to state.
+mod driver;
+
+// What a move would do.
+pub(crate) mod dry_run;
+
+// One task for each open move.
+pub(crate) mod run;
+
 // The one door of everything that a driver changes.
 pub(crate) mod step;
 
@@ -54,5 +81,7 @@ pub(crate) mod step;
 mod failpoint;
 
 pub use limits::MoveLimits;
+pub(crate) use registry::Moves;
+pub(crate) use run::{Mover, run};
 pub use progress::ProgressNow;
 pub use step::Step;

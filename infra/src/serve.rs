@@ -16,8 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::catalog::{Catalog, Domains};
-use crate::mover::MoveLimits;
-use crate::mover::registry::Moves;
+use crate::mover::{self, Mover, Moves};
 use crate::pod_store::PodStore;
 
 mod app;
@@ -70,7 +69,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         base: config.base_domain.clone(),
         platform: config.platform_domain.clone(),
     };
-    let catalog = Arc::new(Catalog::open(&config.catalog, domains).await?);
+    let catalog = if config.catalog_shared {
+        Catalog::open_shared(&config.catalog, domains).await?
+    } else {
+        Catalog::open(&config.catalog, domains).await?
+    };
+    let catalog = Arc::new(catalog);
     catalog.replace_tokens(&tokens).await?;
     let tokens = catalog.tokens().await?;
     let listeners = listen::bind(&config.listen)
@@ -86,11 +90,21 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
     let (stop, stopping) = watch::channel(false);
     let limits = config.limits.clone();
+    let store = Arc::new(PodStore::new(
+        Arc::clone(&catalog),
+        config.secrets_dir.clone(),
+    ));
+    let move_limits = Arc::new(config.moves.clone());
+    let moves = Arc::new(Moves::default());
+    let mover = Arc::new(Mover::new(
+        Arc::clone(&catalog),
+        Arc::clone(&store),
+        Arc::clone(&moves),
+        Arc::clone(&move_limits),
+        config.moves_dir.clone(),
+    ));
     let app = Arc::new(App {
-        store: Arc::new(PodStore::new(
-            Arc::clone(&catalog),
-            config.secrets_dir.clone(),
-        )),
+        store,
         catalog,
         polls: Semaphore::new(limits.long_polls_max),
         tables: Arc::new(Semaphore::new(limits.tables_max)),
@@ -98,16 +112,24 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         tokens: RwLock::new(tokens.into()),
         primaries: keeper::Primaries::default(),
         shops: crate::turns::Turns::default(),
-        moves: Moves::default(),
-        move_limits: Arc::new(MoveLimits::default()),
+        moves,
+        mover: Arc::clone(&mover),
+        move_limits,
         stopping: stopping.clone(),
         metrics: Some(telemetry.metrics()),
     });
     let mut background = JoinSet::new();
+    if app.catalog.is_shared() {
+        let catalog = Arc::clone(&app.catalog);
+        background.spawn(async move { catalog.follow_others().await });
+    }
+    let movers = tokio::spawn(mover::run(mover, stopping.clone()));
     background.spawn(keeper::run(Arc::clone(&app)));
     background.spawn(resume::run(Arc::clone(&app)));
     background.spawn(follow_signals(Arc::clone(&app), options.config, stop));
     listen::serve(listeners, router::router(app), &limits, stopping).await;
+    // A fence that stands is ended first, within its bound.
+    movers.await.context("the mover failed")?;
     // Work at pods is bounded by its sessions and goes on from the catalog at the next start.
     background.shutdown().await;
     tracing::info!("stopped");

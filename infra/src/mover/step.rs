@@ -6,8 +6,6 @@
 
 use shared::moves::MoveEvent;
 
-use super::error::MoveError;
-
 macro_rules! steps {
     ($($(#[doc = $doc:literal])+ $name:ident => $word:literal,)+) => {
         /// Something that a driver changes.
@@ -156,31 +154,40 @@ impl Step {
     }
 }
 
-/// Does a step. `work` may be done twice: every step of a move is made so that it can be.
+/// Makes the future of a step: `step!(Step::Fence => work)`. The work is an expression that awaits and gives a `Result`; it
+/// may be done twice, since every step of a move is made so that it can be. (A macro, since the future of an async closure
+/// that borrows cannot be sent to another thread.)
 #[cfg(not(feature = "failpoints"))]
-#[inline]
-pub(crate) async fn step<T>(
-    _: Step,
-    mut work: impl AsyncFnMut() -> Result<T, MoveError>,
-) -> Result<T, MoveError> {
-    work().await
+macro_rules! step {
+    ($step:expr => $work:expr) => {
+        async {
+            let _: $crate::mover::step::Step = $step;
+            let done: Result<_, $crate::mover::error::MoveError> = async { $work }.await;
+            done
+        }
+    };
 }
 
 /// The same, with fail points.
 #[cfg(feature = "failpoints")]
-pub(crate) async fn step<T>(
-    step: Step,
-    mut work: impl AsyncFnMut() -> Result<T, MoveError>,
-) -> Result<T, MoveError> {
-    use super::failpoint::{self, Place};
-    failpoint::at(step, Place::Before).await?;
-    let mut done = work().await?;
-    if failpoint::again(step) {
-        done = work().await?;
-    }
-    failpoint::at(step, Place::After).await?;
-    Ok(done)
+macro_rules! step {
+    ($step:expr => $work:expr) => {
+        async {
+            use $crate::mover::failpoint::{self, Place};
+            let step: $crate::mover::step::Step = $step;
+            failpoint::at(step, Place::Before).await?;
+            let done: Result<_, $crate::mover::error::MoveError> = async { $work }.await;
+            let mut done = done?;
+            if failpoint::again(step) {
+                let again: Result<_, $crate::mover::error::MoveError> = async { $work }.await;
+                done = again?;
+            }
+            failpoint::at(step, Place::After).await?;
+            Ok(done)
+        }
+    };
 }
+pub(crate) use step;
 
 #[cfg(test)]
 mod tests {

@@ -212,8 +212,8 @@ mod tests {
         Gtid::new([1; 16], None, number).unwrap()
     }
 
-    fn table() -> Arc<Table> {
-        Arc::new(Table {
+    fn table() -> Table {
+        Table {
             name: "orders".into(),
             quoted: "`orders`".into(),
             columns: Vec::new(),
@@ -222,7 +222,7 @@ mod tests {
             uniques: Vec::new(),
             row_bytes: 0,
             shape: crate::mover::table::Shape::default(),
-        })
+        }
     }
 
     fn guard(foreign: Foreign) -> Guard {

@@ -14,8 +14,7 @@ use super::config::Limits;
 use super::failure::{Answer, Failure};
 use super::keeper::Primaries;
 use crate::catalog::{ApiToken, Catalog};
-use crate::mover::MoveLimits;
-use crate::mover::registry::Moves;
+use crate::mover::{MoveLimits, Mover, Moves};
 use crate::pod_store::PodStore;
 use crate::turns::Turns;
 
@@ -35,7 +34,9 @@ pub(super) struct App {
     /// Work on one shop is done one after the other.
     pub(super) shops: Turns<ShopId>,
     /// What the movers of this server are doing.
-    pub(super) moves: Moves,
+    pub(super) moves: Arc<Moves>,
+    /// Drives them.
+    pub(super) mover: Arc<Mover>,
     /// How much a move may take.
     pub(super) move_limits: Arc<MoveLimits>,
     /// `true` once the server stops.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use shared::PodId;
+use shared::error::Kind;
 use tokio::time::Instant;
 
 use super::app::{App, stopped};
@@ -14,9 +16,11 @@ use super::body::{Json, Params};
 use super::check;
 use super::failure::{Answer, Failure};
 use crate::api::{
-    MOVES_MAX, Move, MoveEvents, MoveEventsQuery, MoveFinish, MoveList, MoveNew, MoveQuery,
+    MOVES_MAX, Move, MoveCheck, MoveEvents, MoveEventsQuery, MoveFinish, MoveList, MoveNew, MoveQuery,
     OBSERVE_MAX_MS, ParkReport, Pin, PinPut,
 };
+use crate::mover::dry_run::dry_run;
+use crate::mover::error::MoveError;
 use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
 
 type Body<T> = axum::Json<T>;
@@ -71,9 +75,59 @@ pub(super) async fn create(
     Json(new): Json<MoveNew>,
 ) -> Answer<(StatusCode, Body<Move>)> {
     let new = checked(&app, new)?;
+    // What a pod has against it is told before anything is recorded; `preparing` asks it all again.
+    look_before(&app, &new).await?;
     let row = app.catalog.begin_move(&caller.name, &new).await?;
     tracing::info!(id = %row.id, shop = row.shop.get(), from = %row.source, to = %row.target, "move ordered");
     Ok((StatusCode::CREATED, axum::Json(view(&app, row)?)))
+}
+
+/// Says whether a move could be done, with sizes and an estimate. Nothing is begun.
+#[utoipa::path(post, path = "/v1/moves/check", tag = "moves", request_body = MoveNew,
+    responses((status = 200, body = MoveCheck), (status = 400, description = "A field is wrong."),
+        (status = 404, description = "No such shop."),
+        (status = 409, description = "It cannot be done as things are; `detail` names every reason and the way out."),
+        (status = 503, description = "A pod cannot be reached.")))]
+pub(super) async fn try_out(
+    app: State<Arc<App>>,
+    Json(new): Json<MoveNew>,
+) -> Answer<Body<MoveCheck>> {
+    let new = checked(&app, new)?;
+    Ok(axum::Json(look_before(&app, &new).await?))
+}
+
+async fn look_before(app: &App, new: &NewMove) -> Answer<MoveCheck> {
+    let planned = app.catalog.check_move(new).await?;
+    dry_run(&app.mover, &planned).await.map_err(against)
+}
+
+/// What a pod has against a move, for the operator.
+fn against(error: MoveError) -> Failure {
+    let text = error.brief();
+    let away = |pod: PodId| {
+        let way = format!(
+            "{text}; nothing was begun. See that pod {pod} runs (`podctl doctor`) and try again, or name another pod"
+        );
+        Failure::new(Kind::Unavailable, way)
+    };
+    match error {
+        MoveError::Refused { .. } => Failure::new(Kind::Conflict, text),
+        MoveError::Lost { pod, .. }
+        | MoveError::Timeout { pod, .. }
+        | MoveError::PrimaryChanged { pod, .. } => away(pod),
+        MoveError::Servers(error) => Failure::from(error).and("nothing was begun"),
+        MoveError::Catalog(error) => Failure::from(error),
+        MoveError::Sql { .. }
+        | MoveError::NotOwner { .. }
+        | MoveError::Diverged(_)
+        | MoveError::Tampered { .. }
+        | MoveError::SchemaChanged { .. }
+        | MoveError::Binlog { .. }
+        | MoveError::Bound(_)
+        | MoveError::File { .. }
+        | MoveError::Waits(_)
+        | MoveError::Stopped => Failure::new(Kind::Conflict, text).and("nothing was begun"),
+    }
 }
 
 fn checked(app: &App, new: MoveNew) -> Answer<NewMove> {

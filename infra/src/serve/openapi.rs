@@ -18,8 +18,8 @@ use super::{feed, moves, operations, overview, pods, shops};
         shops::list, shops::create, shops::show, shops::set_state, shops::history, shops::placement,
         shops::add_host, shops::remove_host, shops::create_token, shops::tokens, shops::revoke_token,
         pods::list, pods::show, pods::put, pods::set_status, pods::set_primary, pods::topology,
-        moves::list, moves::create, moves::show, moves::pause, moves::resume, moves::abort, moves::finish, moves::events,
-        moves::park,         moves::pin, moves::unpin,
+        moves::list, moves::create, moves::try_out, moves::show, moves::pause, moves::resume, moves::abort, moves::finish, moves::events,
+        moves::park, moves::pin, moves::unpin,
         operations::list, operations::show, operations::create, operations::change,
         overview::status, overview::healthz, overview::metrics
     ),

@@ -49,6 +49,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/shops/{ref}/tokens/{id}", delete(shops::revoke_token))
         .route("/v1/shops/{ref}/pin", put(moves::pin).delete(moves::unpin))
         .route("/v1/moves", get(moves::list).post(moves::create))
+        .route("/v1/moves/check", post(moves::try_out))
         .route("/v1/moves/{ref}", get(moves::show))
         .route("/v1/moves/{ref}/pause", post(moves::pause))
         .route("/v1/moves/{ref}/resume", post(moves::resume))

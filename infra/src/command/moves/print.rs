@@ -146,6 +146,8 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         ("fences tried", positive(u64::from(*fence_tries))),
         ("fence", ms(fence_ms)),
         ("writes in flight", number(writes_in_flight)),
+        ("waited for them", ms(drain_ms)),
+        ("of them ended", positive(*writes_ended)),
         ("tail keys", number(tail_keys)),
         ("requests parked", number(requests_parked)),
         ("longest park", ms(longest_park_ms)),

@@ -1,0 +1,179 @@
+//! `observing` and `retiring`: the target sells; the source's copy is kept as it was at the fence, then dumped and
+//! deleted. Whatever changes it meanwhile is a stray: somebody writes past the home.
+
+use std::time::Duration;
+
+use shared::moves::MoveEvent;
+use tokio::time::sleep;
+
+use super::Driver;
+use super::follow::{Tables, set_of};
+use crate::api::Stray;
+use crate::catalog::{MoveDetail, MoveRef, now_ms};
+use crate::mover::error::MoveError;
+use crate::mover::home::Change;
+use crate::mover::job::End;
+use crate::mover::session::Session;
+use crate::mover::step::{Step, step};
+use crate::mover::table::discover;
+use crate::mover::tail::Tail;
+use crate::mover::{leftover, retire};
+
+/// How often strays are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many strays are kept in the move's record: the first ones tell who it is.
+const STRAYS_KEPT: usize = 100;
+/// How long the source's binlog may take to be read to its end: it holds other shops' changes too.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+impl Driver {
+    /// Watches the source's copy until the time is over or an operator ends it.
+    pub(super) async fn observe(&mut self) -> Result<(), MoveError> {
+        self.hands = None;
+        self.turn = None;
+        self.take_both().await?;
+        let (_, tail) = self.watch_source().await?;
+        loop {
+            self.note_strays(&tail).await?;
+            let detail = &self.row.detail;
+            let since = detail.observing_since_ms.unwrap_or(self.row.changed_ms);
+            let over = u64::try_from(now_ms() - since).is_ok_and(|ms| ms >= detail.observe_ms);
+            let strays = !detail.strays.is_empty() && !detail.despite_strays;
+            if over && strays {
+                let text = "the source's copy was changed after the fence; look at the strays, then move the shop back, \
+                     or `podctl move finish --despite-strays`";
+                self.waits(Some(text.to_owned())).await?;
+            } else if over && self.read_to_the_end(&tail).await? {
+                let detail = self.row.detail.clone();
+                return self.step(MoveEvent::Finish, &detail, None).await;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Dumps and deletes the source's copy; a stray stops it until an operator says otherwise.
+    pub(super) async fn retire(&mut self) -> Result<(), MoveError> {
+        self.take_both().await?;
+        let (tables, tail) = self.watch_source().await?;
+        loop {
+            self.read_to_the_end(&tail).await?;
+            self.wait_for_word().await?;
+            if self.retire_rows(&tables, &tail).await? {
+                break;
+            }
+        }
+        leftover::forget_marks(&self.job, &self.job.target).await?;
+        leftover::forget_marks(&self.job, &self.job.source).await?;
+        self.at_target(Step::ReleaseTarget, &Change::Release)
+            .await?;
+        self.at_source(Step::ReleaseSource, &Change::Release)
+            .await?;
+        let mut detail = self.row.detail.clone();
+        detail.record.deleted_rows = detail
+            .record
+            .deleted_rows
+            .max(self.job.progress.now().rows_deleted);
+        self.step(MoveEvent::Retired, &detail, None).await
+    }
+
+    /// Whether it is done; not, where a stray stopped it.
+    async fn retire_rows(&mut self, tables: &Tables, tail: &Tail) -> Result<bool, MoveError> {
+        let job = self.job.clone();
+        let dumps = self.mover.dumps()?;
+        let dump = step!(Step::Dump => {
+            retire::dump_rows(&job, tables, &dumps).await
+        })
+        .await?;
+        let mut detail = self.row.detail.clone();
+        detail.record.dump = Some(dump.display().to_string());
+        if detail != self.row.detail {
+            self.row = self
+                .mover
+                .catalog
+                .note_move(&self.row, &detail, None)
+                .await?;
+        }
+        let despite = self.row.detail.despite_strays;
+        let mut deleting = std::pin::pin!(step!(Step::Delete => {
+            retire::delete_rows(&job, tables).await
+        }));
+        loop {
+            tokio::select! {
+                done = &mut deleting => { done?; return Ok(true); }
+                () = sleep(LOOK_EVERY) => {
+                    if self.note_strays(tail).await? && !despite {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits while there are strays and nobody has said that they may go.
+    async fn wait_for_word(&mut self) -> Result<(), MoveError> {
+        loop {
+            let detail = &self.row.detail;
+            if detail.strays.is_empty() || detail.despite_strays {
+                return self.waits(None).await;
+            }
+            let text = "the source's copy was changed after the fence; look at the strays, then \
+                 `podctl move finish --despite-strays`";
+            self.waits(Some(text.to_owned())).await?;
+            sleep(LOOK_EVERY).await;
+            let reference = MoveRef::Id(self.row.id);
+            let row = self.mover.catalog.move_row(&reference).await?;
+            // Of another owner or state the keeper hears.
+            self.row.detail.despite_strays = row.detail.despite_strays;
+        }
+    }
+
+    /// The owner number in both homes; they are what the hand-over made them.
+    async fn take_both(&mut self) -> Result<(), MoveError> {
+        self.take_source().await?;
+        if !self.target_taken {
+            self.take_target().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the source's binlog from the fence on.
+    async fn watch_source(&mut self) -> Result<(Tables, Tail), MoveError> {
+        let mut session = Session::open(&self.job, &self.job.source).await?;
+        let tables: Tables = discover(&mut session).await?.into();
+        let from = set_of(self.row.detail.fence_gtid.as_deref())?
+            .intersection(&session.gtid_executed().await?);
+        session.close().await;
+        let tail = Tail::source(&self.job, &tables, from).await?;
+        Ok((tables, tail))
+    }
+
+    /// Reads all that the source has executed by now; says whether nothing stands against the end.
+    async fn read_to_the_end(&mut self, tail: &Tail) -> Result<bool, MoveError> {
+        let source: &End = &self.job.source;
+        let mut session = Session::open(&self.job, source).await?;
+        let executed = session.gtid_executed().await?;
+        session.close().await;
+        tail.wait_for(&executed, READ_WITHIN).await?;
+        self.note_strays(tail).await?;
+        Ok(self.row.detail.strays.is_empty() || self.row.detail.despite_strays)
+    }
+
+    /// Takes the strays that the tail has seen into the move's record; says whether there were new ones.
+    async fn note_strays(&mut self, tail: &Tail) -> Result<bool, MoveError> {
+        let seen = tail.strays()?;
+        let known = &self.row.detail.strays;
+        let new: Vec<Stray> = seen
+            .into_iter()
+            .filter(|stray| !known.contains(stray))
+            .take(STRAYS_KEPT.saturating_sub(known.len()))
+            .collect();
+        if new.is_empty() {
+            return Ok(false);
+        }
+        tracing::error!(id = %self.row.id, shop = self.job.shop.get(), count = new.len(), "strays at the source");
+        let mut detail: MoveDetail = self.row.detail.clone();
+        detail.strays.extend(new);
+        self.note(Step::NoteStrays, &detail).await?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,108 @@
+//! Where the pods' primaries are, and the job of a run. Passwords are read for each run, and forgotten with it.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use shared::PodId;
+use shared::moves::MoveState;
+
+use crate::catalog::MoveRow;
+use crate::mover::error::MoveError;
+use crate::mover::job::{End, Job};
+use crate::mover::run::Mover;
+use crate::pod_store::PodStoreError;
+use crate::secrets::Account;
+
+/// The job of one run.
+pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Result<Job, MoveError> {
+    let source = end_of(mover, row.source).await?;
+    let target = match end_of(mover, row.target).await {
+        Ok(target) => target,
+        // The source must serve whatever has become of the target.
+        Err(_) if needs_source_alone(row.state) => nowhere(&source, row.target),
+        Err(error) => return Err(error),
+    };
+    let dir = mover.dir.join(row.id.to_string());
+    tokio::fs::create_dir_all(&dir)
+        .await
+        .map_err(|source| MoveError::File {
+            doing: format!("make the folder {}", dir.display()),
+            source,
+        })?;
+    Ok(Job {
+        id: row.id,
+        owner: row.owner,
+        shop: row.shop,
+        source,
+        target,
+        source_epoch: row.source_epoch,
+        target_epoch: row.epoch,
+        back: row.detail.back_of.is_some() && !row.detail.recopy,
+        dir,
+        limits: Arc::clone(&mover.limits),
+        progress: mover.moves.enter(row.id),
+        stop: mover_stop(),
+    })
+}
+
+fn mover_stop() -> tokio_util::sync::CancellationToken {
+    // Not the server's: a fence that stands is ended before the server stops.
+    tokio_util::sync::CancellationToken::new()
+}
+
+const fn needs_source_alone(state: MoveState) -> bool {
+    match state {
+        MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Paused
+        | MoveState::Failed
+        | MoveState::Aborting => true,
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Done
+        | MoveState::Aborted => false,
+    }
+}
+
+/// A pod whose servers or password are not known: nothing can be done there.
+fn nowhere(like: &End, pod: PodId) -> End {
+    End {
+        pod,
+        term: 0,
+        password: SecretString::from(String::new()),
+        replicas: Vec::new(),
+        ..like.clone()
+    }
+}
+
+/// The primary of a pod, as the catalog names it now.
+pub(in crate::mover) async fn end_of(mover: &Arc<Mover>, pod: PodId) -> Result<End, MoveError> {
+    let (term, servers) = mover.catalog.mysql_servers(pod).await?;
+    let primary = servers
+        .iter()
+        .find(|server| server.primary)
+        .cloned()
+        .ok_or(PodStoreError::NoPrimary { pod })?;
+    let replicas = servers
+        .into_iter()
+        .filter(|server| !server.primary)
+        .map(|server| server.address)
+        .collect();
+    let (store, asked) = (Arc::clone(&mover.store), primary.clone());
+    // A file or a command: neither may hold up the runtime.
+    let password = tokio::task::spawn_blocking(move || store.password(pod, &asked))
+        .await
+        .map_err(|_| MoveError::Stopped)??;
+    Ok(End {
+        pod,
+        primary: primary.address,
+        replicas,
+        term,
+        user: Account::Operator.user().to_owned(),
+        password,
+    })
+}

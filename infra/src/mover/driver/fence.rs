@@ -1,0 +1,208 @@
+//! The fence and the hand-over inside it: what a buyer may notice, so every connection is made before it.
+//!
+//! The catalog's state comes first, so that a control server which starts takes up a shop that waits. All of it is
+//! bounded. What goes wrong before the catalog's step ends the run; the next one lifts the fence.
+
+use std::time::Duration;
+
+use shared::gtid::GtidSet;
+use shared::moves::MoveEvent;
+use tokio::sync::SemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::door::Waited;
+use super::follow::Hands;
+use super::{Door, Driver};
+use crate::mover::apply::Until;
+use crate::mover::error::MoveError;
+use crate::mover::home::{self, Change};
+use crate::mover::run::other_primary;
+use crate::mover::session::Session;
+use crate::mover::step::{Step, step};
+
+/// The longest pause between two tries: the cause may be mended from outside.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How often the target is brought up to date while the next try is waited for.
+const KEEP_UP_EVERY: Duration = Duration::from_millis(200);
+
+/// Fences of one move that missed, and when the next may close.
+#[derive(Debug, Default)]
+pub(in crate::mover) struct Fences {
+    missed: u32,
+    not_before: Option<Instant>,
+}
+
+impl Fences {
+    /// One more was lifted.
+    pub(super) fn missed(&mut self, first: Duration) -> u32 {
+        let pause = first
+            .saturating_mul(1 << self.missed.min(10))
+            .min(RETRY_MAX.max(first));
+        self.missed += 1;
+        self.not_before = Some(Instant::now() + pause);
+        self.missed
+    }
+}
+
+/// The connections of a hand-over.
+struct Lines {
+    /// The source's home.
+    door: Door,
+    /// The target's.
+    target: Session,
+}
+
+impl Driver {
+    /// Keeps up with the source until a fence may close: after a missed one, and while others stand.
+    pub(super) async fn wait_for_fence(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
+        loop {
+            self.converge().await?;
+            match fences.not_before {
+                Some(at) if at > Instant::now() => {
+                    self.waits(Some(format!(
+                        "{} fences did not close in time; the next is tried in {} s",
+                        fences.missed,
+                        at.duration_since(Instant::now()).as_secs() + 1
+                    )))
+                    .await?;
+                    let until = at.min(Instant::now() + KEEP_UP_EVERY);
+                    tokio::time::sleep_until(until).await;
+                }
+                Some(_) | None => return Ok(()),
+            }
+        }
+    }
+
+    /// Closes the fence and hands the shop over.
+    pub(super) async fn hand_over(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
+        let mover = std::sync::Arc::clone(&self.mover);
+        let _turn = self.fence_turn(&mover.fences).await?;
+        let (door, target) = tokio::try_join!(
+            Door::open(&self.job, &self.job.source),
+            Session::open(&self.job, &self.job.target)
+        )?;
+        let mut lines = Lines { door, target };
+        self.converge().await?;
+        let mut detail = self.counted();
+        detail.waits = None;
+        detail.record.compared_rows = self.row.detail.record.compared_rows;
+        detail.record.fence_tries += 1;
+        self.step(MoveEvent::Verified, &detail, None).await?;
+        let until = Instant::now() + self.job.limits.pause_bound;
+        let done = timeout_at(until, Box::pin(self.inside(&mut lines))).await;
+        match done {
+            Ok(done) => done?,
+            Err(_) => {
+                return Err(MoveError::Waits(format!(
+                    "the hand-over took longer than {} ms",
+                    self.job.limits.pause_bound.as_millis()
+                )));
+            }
+        }
+        *fences = Fences::default();
+        drop(lines);
+        self.forward().await
+    }
+
+    async fn fence_turn<'s>(
+        &mut self,
+        fences: &'s tokio::sync::Semaphore,
+    ) -> Result<SemaphorePermit<'s>, MoveError> {
+        if let Ok(turn) = fences.try_acquire() {
+            return Ok(turn);
+        }
+        let text = "other fences stand (`fences_max` of control.toml)".to_owned();
+        self.waits(Some(text)).await?;
+        fences.acquire().await.map_err(|_| MoveError::Stopped)
+    }
+
+    /// From the fence to the catalog's step.
+    async fn inside(&mut self, lines: &mut Lines) -> Result<(), MoveError> {
+        let begun = Instant::now();
+        let applied_before = self.job.progress.now().keys_applied;
+        let job = &self.job;
+        let (_, waited) = lines.door.change(job, Step::Fence, &Change::Fence).await?;
+        // It holds every write that was acknowledged: none can come after it.
+        let fenced = lines.door.session().gtid_executed().await?;
+        self.finish_rows(&fenced).await?;
+        let applied = self.job.progress.now().keys_applied - applied_before;
+        let mut detail = self.row.detail.clone();
+        detail.fence_gtid = Some(fenced.to_string());
+        note_fence(&mut detail.record, waited, applied);
+        self.step(MoveEvent::Followed, &detail, None).await?;
+        let job = &self.job;
+        lines
+            .door
+            .change(job, Step::Handing, &Change::Handing)
+            .await?;
+        let target = &mut lines.target;
+        let ready = step!(Step::Ready => home::ready(target, job).await).await?;
+        // Whoever changed a row at the target behind the mover's back is seen up to the moment it may sell.
+        if let Some(hands) = &mut self.hands {
+            hands.tail.wait_for(&ready, job.limits.pause_bound).await?;
+        }
+        self.confirm(lines).await?;
+        self.switch(&ready, begun).await
+    }
+
+    /// The last changes, and the comparison of every key that changed since it was compared.
+    async fn finish_rows(&mut self, fenced: &GtidSet) -> Result<(), MoveError> {
+        let Some(Hands {
+            applier: Some(applier),
+            ..
+        }) = &mut self.hands
+        else {
+            return Err(MoveError::Stopped);
+        };
+        step!(Step::Follow => {
+            applier
+                .apply_until(Until::Set(fenced.clone()))
+                .await
+                .map(drop)
+        })
+        .await?;
+        step!(Step::CompareKeys => {
+            applier.compare_touched().await.map(drop)
+        })
+        .await
+    }
+
+    /// The source is still the pod's primary, and its home still `handing` for this mover.
+    async fn confirm(&self, lines: &mut Lines) -> Result<(), MoveError> {
+        if let Some(text) = other_primary(&self.mover, &self.job).await {
+            return Err(MoveError::PrimaryChanged {
+                pod: self.job.source.pod,
+                text,
+            });
+        }
+        let (job, session) = (&self.job, lines.door.session());
+        step!(Step::StillHanding => {
+            home::still_handing(session, job).await
+        })
+        .await
+    }
+
+    /// The point of no return.
+    async fn switch(&mut self, ready: &GtidSet, begun: Instant) -> Result<(), MoveError> {
+        let mut detail = self.row.detail.clone();
+        detail.ready_gtid = Some(ready.to_string());
+        detail.record.fence_ms = u64::try_from(begun.elapsed().as_millis()).ok();
+        let ends = [&self.job.source, &self.job.target];
+        let terms = ends.map(|end| (end.pod, end.term));
+        let (catalog, row) = (&self.mover.catalog, &self.row);
+        self.row = step!(Step::Switch => {
+            Ok(catalog.switch_move(row, &detail, &terms).await?)
+        })
+        .await?;
+        let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.row.detail.record.fence_ms = Some(took);
+        Ok(())
+    }
+}
+
+fn note_fence(record: &mut crate::api::MoveRecord, waited: Waited, applied: u64) {
+    record.writes_in_flight = Some(waited.in_flight);
+    record.tail_keys = Some(applied);
+    record.drain_ms = u64::try_from(waited.time.as_millis()).ok();
+    record.writes_ended = waited.ended;
+}

@@ -1,0 +1,193 @@
+//! `copying`, `catching_up` and `verifying`: the target gets the rows, follows the source, and is compared with it.
+//!
+//! From the first row on two binlogs are read: the source's for the keys that change, the target's for changes that are
+//! not the mover's. Both begin where the catalog says that they did when the copy began, whichever run reads them.
+
+use std::sync::Arc;
+
+use shared::gtid::GtidSet;
+use shared::moves::{MoveEvent, MoveState};
+
+use super::{Driver, Fences};
+use crate::catalog::MoveDetail;
+use crate::mover::apply::{self, Applier, Until};
+use crate::mover::copy;
+use crate::mover::error::MoveError;
+use crate::mover::feed::Feed;
+use crate::mover::home::Change;
+use crate::mover::session::Session;
+use crate::mover::step::{Step, step};
+use crate::mover::table::{Table, discover};
+use crate::mover::tail::Tail;
+use crate::mover::throttle::Throttle;
+
+/// The shop's tables.
+pub(super) type Tables = Arc<[Table]>;
+
+/// What works on the rows in one run.
+pub(super) struct Hands {
+    pub(super) tables: Tables,
+    /// Collects changed keys; the applier's, once that is there.
+    feed: Option<Feed>,
+    pub(super) applier: Option<Applier>,
+    /// Sees changes at the target that are nobody's business.
+    pub(super) tail: Tail,
+}
+
+impl Driver {
+    /// Copies the chunks that are left.
+    pub(super) async fn copy(&mut self) -> Result<(), MoveError> {
+        self.ready_to_work().await?;
+        let (job, Some(hands)) = (&self.job, &mut self.hands) else {
+            return Err(MoveError::Stopped);
+        };
+        let Hands { tables, tail, .. } = hands;
+        let throttle = Throttle::start(job);
+        let copying = step!(Step::Copy => {
+            copy::copy_all(job, tables, &throttle).await
+        });
+        tokio::select! {
+            done = copying => done?,
+            fault = tail.watch() => return Err(fault),
+        }
+        let detail = self.counted();
+        self.step(MoveEvent::Copied, &detail, None).await
+    }
+
+    /// Follows the source until few changes are left, compares everything, and goes into the fence.
+    pub(super) async fn follow(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
+        self.ready_to_work().await?;
+        self.converge().await?;
+        if self.row.state == MoveState::CatchingUp {
+            let detail = self.counted();
+            self.step(MoveEvent::CaughtUp, &detail, None).await?;
+        }
+        let Some(Hands {
+            applier: Some(applier),
+            tail,
+            ..
+        }) = &mut self.hands
+        else {
+            return Err(MoveError::Stopped);
+        };
+        let comparing = step!(Step::Compare => applier.compare_all().await);
+        let verified = tokio::select! {
+            done = comparing => done?,
+            fault = tail.watch() => return Err(fault),
+        };
+        for text in &verified.contradictions {
+            tracing::warn!(id = %self.row.id, "the source contradicts itself: {text}");
+        }
+        self.row.detail.record.compared_rows = verified.rows;
+        self.wait_for_fence(fences).await?;
+        self.hand_over(fences).await
+    }
+
+    /// Applies changed keys until few are left.
+    pub(super) async fn converge(&mut self) -> Result<(), MoveError> {
+        let job = &self.job;
+        let Some(Hands {
+            tables,
+            feed,
+            applier,
+            tail,
+        }) = &mut self.hands
+        else {
+            return Err(MoveError::Stopped);
+        };
+        if let Some(feed) = feed.take() {
+            *applier = Some(Applier::open(job, feed, Arc::clone(tables)).await?);
+        }
+        let Some(applier) = applier else {
+            return Err(MoveError::Stopped);
+        };
+        let applying = step!(Step::CatchUp => {
+            applier.apply_until(Until::Converged).await
+        });
+        tokio::select! {
+            done = applying => done.map(drop),
+            fault = tail.watch() => Err(fault),
+        }
+    }
+
+    /// Everything that a run needs before it touches a row: the owner number in both homes, the target's home
+    /// `incoming`, and the two binlogs.
+    async fn ready_to_work(&mut self) -> Result<(), MoveError> {
+        if self.hands.is_some() {
+            return Ok(());
+        }
+        self.take_turn().await?;
+        self.take_source().await?;
+        if !self.target_taken {
+            self.take_target().await?;
+        }
+        // A lifted hand-over may have left it `ready`.
+        self.at_target(Step::Incoming, &Change::Incoming).await?;
+        let (mut source, mut target) = tokio::try_join!(
+            Session::open(&self.job, &self.job.source),
+            Session::open(&self.job, &self.job.target)
+        )?;
+        self.note_start(&mut source, &mut target).await?;
+        let tables: Tables = discover(&mut source).await?.into();
+        let noted = apply::resume_point(&mut target, &self.job).await?;
+        let from = match noted {
+            Some(set) => set,
+            None => set_of(self.row.detail.source_from.as_deref())?,
+        };
+        // A primary that was replaced may lack what was never acknowledged.
+        let from = from.intersection(&source.gtid_executed().await?);
+        let watched = set_of(self.row.detail.target_from.as_deref())?
+            .intersection(&target.gtid_executed().await?);
+        let (job, dir) = (&self.job, &self.job.dir);
+        let feed = Feed::start(job, &tables, from, dir).await?;
+        let tail = Tail::target(job, &tables, watched).await?;
+        tokio::join!(source.close(), target.close());
+        self.hands = Some(Hands {
+            tables,
+            feed: Some(feed),
+            applier: None,
+            tail,
+        });
+        Ok(())
+    }
+
+    /// Where the two binlogs begin: noted once, before the first row is copied.
+    async fn note_start(
+        &mut self,
+        source: &mut Session,
+        target: &mut Session,
+    ) -> Result<(), MoveError> {
+        if self.row.detail.source_from.is_some() && self.row.detail.target_from.is_some() {
+            return Ok(());
+        }
+        let detail = MoveDetail {
+            source_from: Some(source.gtid_executed().await?.to_string()),
+            target_from: Some(target.gtid_executed().await?.to_string()),
+            ..self.row.detail.clone()
+        };
+        self.note(Step::NoteStart, &detail).await
+    }
+
+    /// The detail with the counters of this run.
+    pub(super) fn counted(&self) -> MoveDetail {
+        let now = self.job.progress.now();
+        let mut detail = self.row.detail.clone();
+        let record = &mut detail.record;
+        record.copied_rows = record.copied_rows.max(now.rows_copied);
+        record.copied_bytes = record.copied_bytes.max(now.bytes_copied);
+        record.applied_keys = record.applied_keys.max(now.keys_applied);
+        detail
+    }
+}
+
+/// A set that the catalog keeps as text.
+pub(super) fn set_of(text: Option<&str>) -> Result<GtidSet, MoveError> {
+    let bad = || {
+        MoveError::Refused {
+        reasons: vec![
+            "the move's record names no set of transactions to begin with; abort it and begin another one".to_owned(),
+        ],
+    }
+    };
+    GtidSet::parse(text.ok_or_else(bad)?).map_err(|_| bad())
+}

@@ -1,0 +1,76 @@
+//! `preparing`: whether it can be done is found out, and the target's home becomes `incoming`. Nothing is changed at the
+//! source but who may change its home.
+
+use std::sync::atomic::Ordering;
+
+use shared::home::HomeState;
+use shared::moves::MoveEvent;
+
+use super::Driver;
+use crate::catalog::MoveDetail;
+use crate::mover::error::MoveError;
+use crate::mover::home::{self, Change};
+use crate::mover::session::Session;
+use crate::mover::step::{Step, step};
+use crate::mover::table::discover;
+use crate::mover::{leftover, preflight};
+
+impl Driver {
+    /// Finds everything that stands against the move, then makes room for the shop at the target.
+    pub(super) async fn prepare(&mut self) -> Result<(), MoveError> {
+        self.take_turn().await?;
+        self.take_source().await?;
+        self.take_target().await?;
+        self.clean().await?;
+        let estimate = preflight::check(&self.job).await?.estimate;
+        let progress = &self.job.progress;
+        progress
+            .rows_expected
+            .store(estimate.rows, Ordering::Relaxed);
+        progress
+            .bytes_expected
+            .store(estimate.bytes, Ordering::Relaxed);
+        self.at_target(Step::Incoming, &Change::Incoming).await?;
+        // What an earlier try noted is about rows that are gone.
+        let mut detail = MoveDetail {
+            source_from: None,
+            target_from: None,
+            fence_gtid: None,
+            ready_gtid: None,
+            ..self.row.detail.clone()
+        };
+        if !self.job.back {
+            return self.step(MoveEvent::Prepared, &detail, None).await;
+        }
+        // The target's old rows are what it sold until the hand-over; all that changed since is in the source's binlog.
+        let mut target = Session::open(&self.job, &self.job.target).await?;
+        detail.source_from = detail.back_from.clone();
+        detail.target_from = Some(target.gtid_executed().await?.to_string());
+        target.close().await;
+        self.step(MoveEvent::PreparedBack, &detail, None).await
+    }
+
+    /// Takes away what an earlier try of this move left at the target, so that the copy begins with nothing. The rows
+    /// that a move back finds are no leftovers, unless an earlier try found them wrong.
+    async fn clean(&mut self) -> Result<(), MoveError> {
+        let mut target = Session::open(&self.job, &self.job.target).await?;
+        let found = home::look(&mut target, self.job.shop).await?;
+        let tried = found.is_some_and(|row| {
+            row.epoch == self.job.target_epoch
+                && matches!(row.state, HomeState::Incoming | HomeState::Ready)
+        });
+        if !tried && !self.row.detail.recopy || self.job.back {
+            target.close().await;
+            return Ok(());
+        }
+        self.at_target(Step::Incoming, &Change::Incoming).await?;
+        let tables = discover(&mut target).await?;
+        target.close().await;
+        let job = &self.job;
+        step!(Step::Clean => {
+            leftover::delete_rows(job, &tables).await
+        })
+        .await?;
+        Ok(())
+    }
+}

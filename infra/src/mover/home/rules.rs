@@ -1,0 +1,353 @@
+//! What each change makes of a home, without I/O.
+
+use shared::home::{HomeState, Mark};
+use shared::{Epoch, PlacementState, PodId};
+
+/// A row of `shop_home`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HomeRow {
+    pub(crate) epoch: Epoch,
+    pub(crate) state: HomeState,
+    pub(crate) move_id: Option<String>,
+    pub(crate) owner: u64,
+    pub(crate) ready_gtid: Option<String>,
+    pub(crate) mark: Option<Mark>,
+}
+
+impl HomeRow {
+    /// In a sentence.
+    pub(crate) fn told(&self) -> String {
+        format!(
+            "{} at epoch {}, move {}, owner {}",
+            self.state.as_str(),
+            self.epoch.get(),
+            self.move_id.as_deref().unwrap_or("none"),
+            self.owner
+        )
+    }
+}
+
+/// A change of a home.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The source's gets this owner number, whatever its state is; with a state, a fence that stands is lifted to that.
+    TakeOverSource(Option<PlacementState>),
+    /// The target's gets this owner number, whatever its state is, where it is this move's or nobody's.
+    TakeOverTarget,
+    /// The target's belongs to this move and takes its rows.
+    Incoming,
+    /// The source's: no writes.
+    Fence,
+    /// The source's: no reads either.
+    Handing,
+    /// The target's: serves at its epoch. The text is the set of transactions executed there.
+    Ready(String),
+    /// The target's: what the placement says, since the catalog's step is done.
+    Serving(PlacementState),
+    /// The source's: handed over, with the mark.
+    Moved,
+    /// The source's after an abort: what the placement says, whatever it is now, and no move's any more.
+    Restore(PlacementState),
+    /// Either's: no move's any more.
+    Release,
+    /// The target's after an abort: this operation's, and `incoming`, so that its rows can be deleted.
+    TakeLeftover,
+    /// The target's after an abort: a mark to the owner, and no move's any more. The owner number that stays refuses
+    /// whoever of that move wakes up late.
+    Forget,
+}
+
+/// Why a change is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Another mover's.
+    NotOwner(String),
+    /// It is in no state for this.
+    State(String),
+}
+
+/// Who changes it.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    pub(super) id: String,
+    pub(super) owner: u64,
+    pub(super) source_epoch: Epoch,
+    pub(super) target_epoch: Epoch,
+    pub(super) source: PodId,
+    pub(super) target: PodId,
+}
+
+/// The home's word for what an operator allows.
+const fn word(state: PlacementState) -> HomeState {
+    match state {
+        PlacementState::Serving => HomeState::Serving,
+        PlacementState::Frozen => HomeState::Frozen,
+        PlacementState::Offline => HomeState::Offline,
+    }
+}
+
+/// The row after a change; `None` where there is none and shall be none.
+pub(super) fn after(
+    change: &Change,
+    who: &Who,
+    found: Option<&HomeRow>,
+) -> Result<Option<HomeRow>, Refusal> {
+    match change {
+        Change::TakeOverSource(lift) => take_over_source(who, found, *lift).map(Some),
+        Change::TakeOverTarget => take_over_target(who, found),
+        Change::Incoming => incoming(who, found).map(Some),
+        Change::Fence => at_source(who, found, HomeState::Fenced, |state| {
+            matches!(
+                state,
+                HomeState::Serving | HomeState::Frozen | HomeState::Offline | HomeState::Fenced
+            )
+        }),
+        Change::Handing => at_source(who, found, HomeState::Handing, |state| {
+            matches!(state, HomeState::Fenced | HomeState::Handing)
+        }),
+        Change::Ready(executed) => {
+            let row = at_target(who, found, HomeState::Ready, |state| {
+                matches!(state, HomeState::Incoming | HomeState::Ready)
+            })?;
+            Ok(Some(HomeRow {
+                ready_gtid: Some(executed.clone()),
+                ..row
+            }))
+        }
+        Change::Serving(placement) => {
+            let row = at_target(who, found, word(*placement), |state| {
+                matches!(
+                    state,
+                    HomeState::Ready | HomeState::Serving | HomeState::Frozen | HomeState::Offline
+                )
+            })?;
+            Ok(Some(HomeRow { mark: None, ..row }))
+        }
+        Change::Moved => moved(who, found).map(Some),
+        Change::Restore(placement) => {
+            let row = take_over_source(who, found, Some(*placement))?;
+            Ok(Some(HomeRow {
+                move_id: None,
+                ..row
+            }))
+        }
+        Change::Release => match found {
+            Some(row) if row.move_id.is_none() && row.owner == who.owner => Ok(Some(row.clone())),
+            Some(_) | None => Ok(Some(HomeRow {
+                move_id: None,
+                ..owned(who, found)?.clone()
+            })),
+        },
+        Change::TakeLeftover => take_leftover(who, found),
+        Change::Forget => forget(who, found).map(Some),
+    }
+}
+
+fn owned<'a>(who: &Who, found: Option<&'a HomeRow>) -> Result<&'a HomeRow, Refusal> {
+    match found {
+        Some(row) if row.owner == who.owner && row.move_id.as_deref() == Some(&who.id) => Ok(row),
+        Some(row) => Err(Refusal::NotOwner(row.told())),
+        None => Err(Refusal::NotOwner("no home".to_owned())),
+    }
+}
+
+/// Whether this mover may take the row: it is the newest that ever came.
+fn may_take(who: &Who, row: &HomeRow) -> Result<(), Refusal> {
+    let own = row.move_id.as_deref() == Some(&who.id);
+    if row.owner < who.owner || (row.owner == who.owner && (own || row.move_id.is_none())) {
+        Ok(())
+    } else {
+        Err(Refusal::NotOwner(row.told()))
+    }
+}
+
+fn take_over_source(
+    who: &Who,
+    found: Option<&HomeRow>,
+    lift: Option<PlacementState>,
+) -> Result<HomeRow, Refusal> {
+    let Some(row) = found else {
+        return Err(Refusal::State(
+            "the shop has no home there; run `podctl doctor`".to_owned(),
+        ));
+    };
+    may_take(who, row)?;
+    let state = match (row.state, lift) {
+        // Only what a mover set is lifted: an order to freeze that is under way has the last word.
+        (HomeState::Fenced | HomeState::Handing, Some(placement)) => word(placement),
+        (HomeState::Moved | HomeState::Incoming | HomeState::Ready, Some(_)) => {
+            return Err(Refusal::State(format!(
+                "the home is {}, so this move goes only forward; run `podctl doctor`",
+                row.told()
+            )));
+        }
+        (state, _) => state,
+    };
+    if lift.is_some() && row.epoch != who.source_epoch {
+        return Err(Refusal::State(format!(
+            "the home is {}, not at epoch {}; run `podctl doctor`",
+            row.told(),
+            who.source_epoch.get()
+        )));
+    }
+    Ok(HomeRow {
+        state,
+        move_id: Some(who.id.clone()),
+        owner: who.owner,
+        ..row.clone()
+    })
+}
+
+fn take_over_target(who: &Who, found: Option<&HomeRow>) -> Result<Option<HomeRow>, Refusal> {
+    let Some(row) = found else { return Ok(None) };
+    may_take(who, row)?;
+    Ok(Some(HomeRow {
+        move_id: Some(who.id.clone()),
+        owner: who.owner,
+        ..row.clone()
+    }))
+}
+
+fn incoming(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
+    if let Some(row) = found {
+        may_take(who, row)?;
+        let ours = row.epoch == who.target_epoch;
+        let free = match row.state {
+            HomeState::Moved => true,
+            HomeState::Incoming | HomeState::Ready => ours,
+            HomeState::Serving
+            | HomeState::Fenced
+            | HomeState::Handing
+            | HomeState::Frozen
+            | HomeState::Offline => false,
+        };
+        if !free {
+            return Err(Refusal::State(format!(
+                "the shop has a home there already ({}); run `podctl doctor`",
+                row.told()
+            )));
+        }
+    }
+    Ok(HomeRow {
+        epoch: who.target_epoch,
+        state: HomeState::Incoming,
+        move_id: Some(who.id.clone()),
+        owner: who.owner,
+        ready_gtid: None,
+        // Kept until the hand-over, so that an edge from before two moves still finds the way.
+        mark: found.and_then(|row| row.mark),
+    })
+}
+
+fn at_source(
+    who: &Who,
+    found: Option<&HomeRow>,
+    to: HomeState,
+    from: impl Fn(HomeState) -> bool,
+) -> Result<Option<HomeRow>, Refusal> {
+    let row = owned(who, found)?;
+    if row.epoch != who.source_epoch || !from(row.state) {
+        return Err(Refusal::State(format!(
+            "the home is {}, which cannot become {} at epoch {}",
+            row.told(),
+            to.as_str(),
+            who.source_epoch.get()
+        )));
+    }
+    Ok(Some(HomeRow {
+        state: to,
+        ..row.clone()
+    }))
+}
+
+fn at_target(
+    who: &Who,
+    found: Option<&HomeRow>,
+    to: HomeState,
+    from: impl Fn(HomeState) -> bool,
+) -> Result<HomeRow, Refusal> {
+    let row = owned(who, found)?;
+    if row.epoch != who.target_epoch || !from(row.state) {
+        return Err(Refusal::State(format!(
+            "the home is {}, which cannot become {} at epoch {}",
+            row.told(),
+            to.as_str(),
+            who.target_epoch.get()
+        )));
+    }
+    Ok(HomeRow {
+        state: to,
+        ..row.clone()
+    })
+}
+
+/// After the catalog's step the source never serves again: whatever its home says, it is handed over.
+fn moved(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
+    let row = owned(who, found)?;
+    if row.epoch != who.source_epoch {
+        return Err(Refusal::State(format!(
+            "the home is {}, not at epoch {}; run `podctl doctor`",
+            row.told(),
+            who.source_epoch.get()
+        )));
+    }
+    Ok(HomeRow {
+        state: HomeState::Moved,
+        mark: Some(Mark {
+            pod: who.target,
+            epoch: who.target_epoch,
+        }),
+        ..row.clone()
+    })
+}
+
+fn take_leftover(who: &Who, found: Option<&HomeRow>) -> Result<Option<HomeRow>, Refusal> {
+    let Some(row) = found else { return Ok(None) };
+    may_take(who, row)?;
+    // A home that never was this move's has nothing of it.
+    let filled = row.epoch == who.target_epoch
+        && matches!(row.state, HomeState::Incoming | HomeState::Ready);
+    Ok(Some(HomeRow {
+        state: if filled {
+            HomeState::Incoming
+        } else {
+            row.state
+        },
+        move_id: Some(who.id.clone()),
+        owner: who.owner,
+        ..row.clone()
+    }))
+}
+
+fn forget(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
+    let back = Mark {
+        pod: who.source,
+        epoch: who.source_epoch,
+    };
+    let Some(row) = found else {
+        return Ok(HomeRow {
+            epoch: who.target_epoch,
+            state: HomeState::Moved,
+            move_id: None,
+            owner: who.owner,
+            ready_gtid: None,
+            mark: Some(back),
+        });
+    };
+    let done = row.move_id.is_none() && row.owner == who.owner;
+    if !done {
+        owned(who, found)?;
+    }
+    if !matches!(row.state, HomeState::Incoming | HomeState::Moved) {
+        return Err(Refusal::State(format!(
+            "the home is {}; run `podctl doctor`",
+            row.told()
+        )));
+    }
+    Ok(HomeRow {
+        state: HomeState::Moved,
+        move_id: None,
+        mark: Some(back),
+        ..row.clone()
+    })
+}

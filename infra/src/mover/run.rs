@@ -1,0 +1,175 @@
+//! The background runner: one task for each open move and for each leftover.
+//!
+//! Moves found in `fenced` or `cutover` come first: a shop waits. Which control server drives a move is decided by its
+//! lease in the catalog; a task renews it, hears of orders by the same way, and ends quietly when it is another's.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::moves::{MoveId, MoveState};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::MoveLimits;
+use super::error::MoveError;
+use super::registry::Moves;
+use super::retire;
+use crate::catalog::{Catalog, CatalogError};
+use crate::pod_store::PodStore;
+
+// Turns of moves that copy, by pod and in the fleet.
+mod caps;
+// What keeps a lease and hears of orders.
+mod keeper;
+// The copy that an aborted move left.
+mod leftover;
+// One move, from takeover to takeover.
+mod task;
+
+pub(super) use caps::{Caps, Turn};
+pub(super) use keeper::{Gate, other_primary};
+
+/// How often the list of moves is read without being woken. Another control server's orders, and a lease that ran out,
+/// are seen then: a fraction of the lease.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Between two tries to take up what another control server holds: a fraction of the lease.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// How often dumps are looked at for their age: they are kept for days.
+const DUMPS_EVERY: Duration = Duration::from_secs(600);
+
+/// What drives moves here. Cheap to share behind an `Arc`.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) store: Arc<PodStore>,
+    pub(super) limits: Arc<MoveLimits>,
+    /// Where files of moves are: keys that do not fit into memory, dumps.
+    pub(super) dir: PathBuf,
+    /// This process, in leases.
+    pub(super) holder: String,
+    /// This process holds the catalog's lock alone: a lease that it finds is a dead process's.
+    pub(super) force: bool,
+    pub(super) moves: Arc<Moves>,
+    pub(super) caps: Caps,
+    /// Fences at once.
+    pub(super) fences: Semaphore,
+    pub(super) stop: CancellationToken,
+}
+
+impl Mover {
+    /// Files of moves lie under `dir`.
+    pub(crate) fn new(
+        catalog: Arc<Catalog>,
+        store: Arc<PodStore>,
+        moves: Arc<Moves>,
+        limits: Arc<MoveLimits>,
+        dir: PathBuf,
+    ) -> Self {
+        let force = !catalog.is_shared();
+        let holder = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
+        Self {
+            catalog,
+            store,
+            dir,
+            holder,
+            force,
+            moves,
+            caps: Caps::new(limits.moves_per_pod, limits.moves_max),
+            fences: Semaphore::new(limits.fences_max),
+            limits,
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// The folder of dumps; made if it is not there.
+    pub(super) fn dumps(&self) -> Result<PathBuf, MoveError> {
+        let dir = self.dir.join("dumps");
+        std::fs::create_dir_all(&dir).map_err(|source| MoveError::File {
+            doing: format!("make the folder {}", dir.display()),
+            source,
+        })?;
+        Ok(dir)
+    }
+
+    pub(super) fn lease_ms(&self) -> u64 {
+        u64::try_from(self.limits.lease.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a task works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Move(MoveId),
+    Leftover(MoveId),
+}
+
+/// Drives moves until the server stops. A fence that stands then is ended in order, within the pause's bound.
+pub(crate) async fn run(mover: Arc<Mover>, mut stopping: watch::Receiver<bool>) {
+    let mut stop = std::pin::pin!(async move {
+        // An error means that the sender is gone, which is a stop too.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    });
+    let mut changes = mover.catalog.watch_moves();
+    let mut tasks = JoinSet::new();
+    let mut running: BTreeMap<Work, AbortHandle> = BTreeMap::new();
+    let mut dumps = tokio::time::interval(DUMPS_EVERY);
+    loop {
+        running.retain(|_, task| !task.is_finished());
+        match due(&mover).await {
+            Ok(due) => {
+                for work in due {
+                    let mover = &mover;
+                    running
+                        .entry(work)
+                        .or_insert_with(|| tasks.spawn(work_on(Arc::clone(mover), work)));
+                }
+            }
+            Err(error) => {
+                tracing::warn!("the moves cannot be read: {}", shared::error::chain(&error));
+            }
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            Some(_) = tasks.join_next() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            _ = dumps.tick() => prune(&mover).await,
+            () = &mut stop => break,
+        }
+    }
+    mover.stop.cancel();
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn work_on(mover: Arc<Mover>, work: Work) {
+    match work {
+        Work::Move(id) => task::drive(&mover, id).await,
+        Work::Leftover(id) => leftover::drive(&mover, id).await,
+    }
+    // What another control server holds is looked at again at this pace.
+    tokio::time::sleep(AGAIN_AFTER).await;
+}
+
+/// All that is open, a shop that waits first.
+async fn due(mover: &Mover) -> Result<Vec<Work>, CatalogError> {
+    let mut moves = mover.catalog.open_moves().await?;
+    moves.sort_by_key(|row| !matches!(row.state, MoveState::Fenced | MoveState::Cutover));
+    let leftovers = mover.catalog.leftovers().await?;
+    let moves = moves.into_iter().map(|row| Work::Move(row.id));
+    let leftovers = leftovers.into_iter().map(|left| Work::Leftover(left.id));
+    Ok(moves.chain(leftovers).collect())
+}
+
+async fn prune(mover: &Mover) {
+    let kept = mover.limits.dumps_kept;
+    let Ok(dir) = mover.dumps() else { return };
+    let pruned = tokio::task::spawn_blocking(move || retire::prune_dumps(&dir, kept)).await;
+    match pruned {
+        Ok(Ok(0)) => {}
+        Ok(Ok(count)) => tracing::info!(count, "old dumps deleted"),
+        Ok(Err(error)) => tracing::warn!("old dumps cannot be deleted: {error}"),
+        Err(_) => {}
+    }
+}

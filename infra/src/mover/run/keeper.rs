@@ -1,0 +1,128 @@
+//! Keeps the lease of a move while it is driven, and hears what ends the run: an order, another holder, another primary.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::moves::MoveState;
+use tokio::time::Instant;
+
+use super::Mover;
+use crate::catalog::{CatalogError, MoveRef};
+use crate::mover::job::{End, Job};
+
+/// Where the driver stands; held across each of its steps in the catalog, so that a state which is another one than this
+/// is somebody else's doing.
+pub(in crate::mover) type Gate = Arc<tokio::sync::Mutex<MoveState>>;
+
+/// A lease is renewed so often in its time: two renewals may fail.
+const RENEWALS: u32 = 3;
+/// A move that only waits (for an operator, or for time to pass) is nobody's pause: its lease is longer by this, which
+/// spares the disk.
+const IDLE_FACTOR: u32 = 4;
+
+/// Why a run ends before its work does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The state is another one: an order, or a later move.
+    Ordered,
+    /// It is another control server's.
+    Lost,
+    /// A pod has another primary.
+    PrimaryChanged(String),
+    /// The server stops.
+    Stopping,
+}
+
+const fn idle(state: MoveState) -> bool {
+    matches!(
+        state,
+        MoveState::Paused | MoveState::Failed | MoveState::Observing
+    )
+}
+
+/// Ends only with something to hear.
+pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
+    let mut changes = mover.catalog.watch_moves();
+    let mut renewed = Instant::now();
+    loop {
+        let state = *gate.lock().await;
+        let factor = if idle(state) { IDLE_FACTOR } else { 1 };
+        let lease = mover.limits.lease * factor;
+        let due = renewed + lease / RENEWALS;
+        let renew = tokio::select! {
+            () = tokio::time::sleep_until(due) => true,
+            _ = changes.changed() => false,
+            () = stopping(mover, gate) => return Heard::Stopping,
+        };
+        let known = gate.lock().await;
+        let row = if renew {
+            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            mover
+                .catalog
+                .renew_move(job.id, job.owner, &mover.holder, lease_ms)
+                .await
+        } else {
+            mover.catalog.move_row(&MoveRef::Id(job.id)).await
+        };
+        match row {
+            Ok(row) if row.owner != job.owner => return Heard::Lost,
+            Ok(row) if row.state != *known => return Heard::Ordered,
+            Ok(_) if renew => renewed = Instant::now(),
+            Ok(_) => {}
+            Err(CatalogError::Stale(_)) => {
+                // Closed by somebody else, or taken: what stands there tells.
+                return match mover.catalog.move_row(&MoveRef::Id(job.id)).await {
+                    Ok(row) if row.owner == job.owner && row.state != *known => Heard::Ordered,
+                    _ => Heard::Lost,
+                };
+            }
+            // Nobody else can take it while the catalog takes no changes; past the lease it may be another's.
+            Err(_) if renewed.elapsed() > lease => return Heard::Lost,
+            Err(error) => {
+                tracing::warn!(%job.id, "the lease cannot be renewed: {}", shared::error::chain(&error));
+                tokio::time::sleep(lease / RENEWALS / 4).await;
+            }
+        }
+        drop(known);
+        if renew {
+            if let Some(text) = other_primary(mover, job).await {
+                return Heard::PrimaryChanged(text);
+            }
+        }
+    }
+}
+
+/// Resolves once the server stops, and no fence stands: that one is ended first, within its own bound.
+async fn stopping(mover: &Mover, gate: &Gate) {
+    const LOOK_EVERY: Duration = Duration::from_millis(10);
+    mover.stop.cancelled().await;
+    let patience = Instant::now() + mover.limits.pause_bound;
+    while matches!(*gate.lock().await, MoveState::Fenced | MoveState::Cutover)
+        && Instant::now() < patience
+    {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Says so, if the catalog names another primary or term for one of the pods than this run works with.
+pub(in crate::mover) async fn other_primary(mover: &Mover, job: &Job) -> Option<String> {
+    for end in [&job.source, &job.target] {
+        if let Some(text) = differs(mover, end).await {
+            return Some(text);
+        }
+    }
+    None
+}
+
+async fn differs(mover: &Mover, end: &End) -> Option<String> {
+    // What cannot be read now is looked at again with the next renewal.
+    let (term, servers) = mover.catalog.mysql_servers(end.pod).await.ok()?;
+    let primary = servers.into_iter().find(|server| server.primary)?;
+    let same = term == end.term && primary.address == end.primary;
+    (!same).then(|| {
+        format!(
+            "pod {} has the primary {} of term {term} now, not {} of term {}",
+            end.pod, primary.address, end.primary, end.term
+        )
+    })
+}

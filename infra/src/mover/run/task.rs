@@ -1,0 +1,232 @@
+//! One move: it is taken up, driven until something ends the run, and taken up again with the next owner number. So
+//! nothing that an earlier run has sent and not heard the end of can do anything any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::moves::{MoveEvent, MoveId, MoveState};
+use tokio::time::Instant;
+
+use super::Mover;
+use super::keeper::{Gate, Heard, keep};
+use crate::catalog::{MoveDetail, MoveRow};
+use crate::mover::driver::{Driver, Fences, Reason};
+use crate::mover::error::{MoveError, Verdict};
+use crate::mover::step::{Step, step};
+
+/// Between two tries of what did not work: it doubles from the first to the last.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The same while a shop waits for the end of its fence.
+const FENCED_PAUSE_MAX: Duration = Duration::from_millis(400);
+
+/// What one task remembers from run to run.
+#[derive(Debug, Default)]
+struct Memory {
+    /// What went wrong one after the other.
+    faults: u32,
+    /// Fences that missed, and when the next may close.
+    fences: Fences,
+    /// Why a fence that stands is to be lifted.
+    reason: Option<Reason>,
+}
+
+impl Memory {
+    fn pause(&mut self, state: MoveState) -> Duration {
+        let max = if shop_waits(state) {
+            FENCED_PAUSE_MAX
+        } else {
+            PAUSE_MAX
+        };
+        let pause = PAUSE_MIN.saturating_mul(1 << self.faults.min(10)).min(max);
+        self.faults = self.faults.saturating_add(1);
+        pause
+    }
+}
+
+const fn shop_waits(state: MoveState) -> bool {
+    matches!(
+        state,
+        MoveState::Fenced | MoveState::Cutover | MoveState::Aborting
+    )
+}
+
+/// How a run ended.
+enum Ended {
+    Over,
+    Heard(Heard),
+    Fault(MoveError),
+}
+
+/// What the task does next.
+enum Next {
+    Again,
+    Leave,
+}
+
+/// Drives one move until it is over, or another's.
+pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
+    let mut memory = Memory::default();
+    loop {
+        let taken = step!(Step::Take => {
+            let (holder, lease) = (&mover.holder, mover.lease_ms());
+            Ok(mover
+                .catalog
+                .take_move(id, holder, lease, mover.force)
+                .await?)
+        })
+        .await;
+        let row = match taken {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(error) => {
+                tracing::warn!(%id, "not taken up: {}", error.brief());
+                break;
+            }
+        };
+        tracing::info!(%id, shop = row.shop.get(), state = %row.state, owner = row.owner, "move taken up");
+        if matches!(run(mover, row, &mut memory).await, Next::Leave) {
+            break;
+        }
+    }
+}
+
+/// One run, and what follows from its end.
+async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
+    let id = row.id;
+    let gate: Gate = Arc::new(tokio::sync::Mutex::new(row.state));
+    let reason = memory.reason.take();
+    let mut driver = match Driver::new(mover, row.clone(), Arc::clone(&gate), reason).await {
+        Ok(driver) => driver,
+        Err(error) => return fault(mover, row, error, memory).await,
+    };
+    let job = driver.job().clone();
+    let ended = {
+        let work = Box::pin(driver.drive(&mut memory.fences));
+        tokio::select! {
+            biased;
+            done = work => match done {
+                Ok(()) => Ended::Over,
+                Err(error) => Ended::Fault(error),
+            },
+            heard = keep(mover, &job, &gate) => Ended::Heard(heard),
+        }
+    };
+    job.stop.cancel();
+    let row = driver.into_row();
+    match ended {
+        Ended::Over => {
+            // Dumps are elsewhere.
+            let _ = tokio::fs::remove_dir_all(&job.dir).await;
+            Next::Leave
+        }
+        Ended::Heard(Heard::Ordered) => {
+            memory.faults = 0;
+            Next::Again
+        }
+        Ended::Heard(Heard::Lost) => {
+            tracing::info!(%id, "move left to another control server");
+            Next::Leave
+        }
+        Ended::Heard(Heard::Stopping) => {
+            if let Err(error) = mover.catalog.leave_move(id, &mover.holder).await {
+                tracing::warn!(%id, "the lease is not given back: {}", shared::error::chain(&error));
+            }
+            Next::Leave
+        }
+        Ended::Heard(Heard::PrimaryChanged(text)) => {
+            let pod = job.source.pod;
+            fault(mover, row, MoveError::PrimaryChanged { pod, text }, memory).await
+        }
+        Ended::Fault(error) => fault(mover, row, error, memory).await,
+    }
+}
+
+/// What an error means for the move: see [`MoveError::verdict`].
+async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memory) -> Next {
+    let (id, state, text) = (row.id, row.state, error.brief());
+    let verdict = error.verdict();
+    tracing::warn!(%id, %state, ?verdict, "{text}");
+    // A run that lasted was no repetition of the fault before.
+    let pause = memory.pause(state);
+    let standing = matches!(state, MoveState::Fenced | MoveState::Cutover);
+    if standing && verdict != Verdict::Leave {
+        // The next run lifts the fence at once, unless the target owns the shop.
+        let event = match verdict {
+            Verdict::Rewind => MoveEvent::PrimaryChanged,
+            Verdict::Fail => MoveEvent::Fail,
+            Verdict::Again | Verdict::Leave => MoveEvent::FenceMissed,
+        };
+        if memory.faults > 1 {
+            rest(mover, pause).await;
+        }
+        memory.reason = Some(Reason { event, text });
+        return Next::Again;
+    }
+    match verdict {
+        Verdict::Leave => {}
+        Verdict::Again => note(mover, &row, &error, &text).await,
+        Verdict::Rewind => settle(mover, &row, MoveEvent::PrimaryChanged, &text).await,
+        Verdict::Fail if aborts(&row, &error) => settle(mover, &row, MoveEvent::Abort, &text).await,
+        Verdict::Fail => settle(mover, &row, MoveEvent::Fail, &text).await,
+    }
+    rest(mover, pause).await;
+    if mover.stop.is_cancelled() {
+        Next::Leave
+    } else {
+        Next::Again
+    }
+}
+
+/// A move whose shop changes faster than it can be followed is undone: it would never end.
+fn aborts(row: &MoveRow, error: &MoveError) -> bool {
+    matches!(error, MoveError::Bound(_)) && row.state == MoveState::CatchingUp
+}
+
+async fn rest(mover: &Mover, pause: Duration) {
+    let until = Instant::now() + pause;
+    let mut changes = mover.catalog.watch_moves();
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => {}
+        () = mover.stop.cancelled() => {}
+        // An order is followed at once; anything else costs a try.
+        _ = async { changes.changed().await.ok(); changes.changed().await } => {}
+    }
+}
+
+/// Notes the reason, where the state has this event; where it has not, the move goes on as it is and says why it waits.
+async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) {
+    if row.state.after(event).is_none() {
+        return keep_note(mover, row, &row.detail, text).await;
+    }
+    let detail = row.detail.clone();
+    let done = step!(Step::of(event) => {
+        Ok(mover
+            .catalog
+            .step_move(row, event, &detail, Some(text))
+            .await?)
+    })
+    .await;
+    if let Err(error) = done {
+        tracing::warn!(id = %row.id, "not noted: {}", error.brief());
+    }
+}
+
+async fn note(mover: &Mover, row: &MoveRow, error: &MoveError, text: &str) {
+    let waits = matches!(error, MoveError::Waits(_));
+    let detail = MoveDetail {
+        waits: waits.then(|| text.to_owned()),
+        ..row.detail.clone()
+    };
+    keep_note(mover, row, &detail, text).await;
+}
+
+async fn keep_note(mover: &Mover, row: &MoveRow, detail: &MoveDetail, text: &str) {
+    // The same again is no news, and costs a write.
+    if row.error.as_deref() == Some(text) && row.detail.waits == detail.waits {
+        return;
+    }
+    if let Err(error) = mover.catalog.note_move(row, detail, Some(text)).await {
+        tracing::warn!(id = %row.id, "not noted: {}", shared::error::chain(&error));
+    }
+}
