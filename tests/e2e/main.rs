@@ -19,6 +19,8 @@ mod headers;
 mod home_table;
 mod isolation;
 mod jobs;
+mod move_refusals;
+mod move_under_load;
 mod operator_input;
 mod orders;
 mod outbox;
@@ -57,6 +59,8 @@ fn main() -> Result<ExitCode> {
         replicas_lost::list(),
         catalog_down::list(),
         restart_under_load::list(),
+        move_refusals::list(),
+        move_under_load::list(),
         server_restart_orders::list(),
         fleet_life::list(),
         sqlx_faults::list(),

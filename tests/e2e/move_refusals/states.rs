@@ -1,0 +1,257 @@
+//! A move is held in each of its states, and every command is given to it there.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use shared::moves::MoveState;
+use tests::moves::{ControlDoor, MOVED_MAX, Moving};
+use tests::{Fleet, Shop};
+
+use super::refused;
+
+/// Commands to a move.
+const COMMANDS: [&str; 4] = ["pause", "resume", "abort", "finish"];
+
+/// What each command makes of a state: the state after it, or a refusal (`-`).
+#[rustfmt::skip] // a table: one state a line
+const fn expected(state: MoveState) -> [&'static str; 4] {
+    match state {
+        //                        pause       resume        abort       finish
+        MoveState::Preparing  => ["paused",   "-",          "aborting", "-"],
+        MoveState::Copying    => ["paused",   "-",          "aborting", "-"],
+        MoveState::CatchingUp => ["paused",   "-",          "aborting", "-"],
+        MoveState::Verifying  => ["paused",   "-",          "aborting", "-"],
+        MoveState::Fenced     => ["-",        "-",          "aborting", "-"],
+        MoveState::Cutover    => ["-",        "-",          "aborting", "-"],
+        MoveState::Observing  => ["-",        "-",          "-",        "retiring"],
+        MoveState::Retiring   => ["paused",   "-",          "-",        "retiring"],
+        MoveState::Done       => ["-",        "-",          "-",        "-"],
+        MoveState::Paused     => ["paused",   "preparing",  "aborting", "-"],
+        MoveState::Aborting   => ["-",        "-",          "aborting", "-"],
+        MoveState::Aborted    => ["-",        "-",          "-",        "-"],
+        MoveState::Failed     => ["-",        "preparing",  "aborting", "-"],
+    }
+}
+
+/// The fail point at which a move stands in a state; states that last need none.
+const fn held_at(state: MoveState) -> Option<&'static str> {
+    match state {
+        MoveState::Preparing => Some("take-over-source:before:stop"),
+        MoveState::Copying => Some("copied:before:stop"),
+        MoveState::CatchingUp => Some("caught-up:before:stop"),
+        MoveState::Verifying => Some("verified:before:stop"),
+        MoveState::Fenced => Some("followed:before:stop"),
+        MoveState::Cutover => Some("switch:before:stop"),
+        MoveState::Retiring => Some("dump:before:stop"),
+        MoveState::Aborting => Some("undone:before:stop"),
+        MoveState::Failed => Some("take-over-source:before:stop"),
+        MoveState::Observing | MoveState::Done | MoveState::Paused | MoveState::Aborted => None,
+    }
+}
+
+/// Every command in every state: refused with the move, its state and a way out, or done. Whatever was done, in the end the
+/// shop sells where the catalog says.
+pub(super) async fn every_command_in_every_state_has_its_answer(fleet: &Fleet) -> Result<()> {
+    for state in MoveState::ALL {
+        in_one_state(fleet, state)
+            .await
+            .with_context(|| format!("in {state}"))?;
+    }
+    Ok(())
+}
+
+async fn in_one_state(fleet: &Fleet, state: MoveState) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let Some(name) = held_at(state) else {
+        let moving = lasting(fleet, &shop, state).await?;
+        commands(fleet, &shop, &moving, state).await?;
+        return at_rest(fleet, &shop).await;
+    };
+    let point = fleet.with_failpoint(name).await?;
+    let tried = held(fleet, &shop, state, &point).await;
+    fleet.without_failpoint(point).await?;
+    tried?;
+    at_rest(fleet, &shop).await
+}
+
+/// A move held by a fail point.
+async fn held(
+    fleet: &Fleet,
+    shop: &Shop,
+    state: MoveState,
+    point: &tests::failpoint::FailPoint,
+) -> Result<()> {
+    let control = ControlDoor::of(fleet).await?;
+    let id = fleet.order_move(shop, 2).await?;
+    match state {
+        MoveState::Retiring => {
+            control
+                .reaches(id, &[MoveState::Observing], MOVED_MAX)
+                .await?;
+            fleet.podctl.ok(&["move", "finish", &shop.handle]).await?;
+        }
+        MoveState::Aborting => {
+            fleet.podctl.ok(&["move", "abort", &shop.handle]).await?;
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborted
+        | MoveState::Failed => {}
+    }
+    point.happens(MOVED_MAX).await?;
+    if state != MoveState::Failed {
+        let moving = control.show(id).await?;
+        ensure!(moving.state == state, "{}", moving.words());
+        return commands(fleet, shop, &moving, state).await;
+    }
+    // What was right when the move was ordered is wrong when it is prepared.
+    let target = fleet.primary(2).await?;
+    target
+        .run("alter table product add column colour varchar(9) null")
+        .await?;
+    let failed = async {
+        point.go_on()?;
+        control.reaches(id, &[MoveState::Failed], MOVED_MAX).await
+    };
+    let failed = failed.await;
+    target.run("alter table product drop column colour").await?;
+    let moving = failed?;
+    ensure!(
+        moving
+            .error
+            .as_deref()
+            .is_some_and(|e| e.contains("colour")),
+        "{}",
+        moving.words()
+    );
+    commands(fleet, shop, &moving, state).await
+}
+
+/// A move in a state that lasts.
+async fn lasting(fleet: &Fleet, shop: &Shop, state: MoveState) -> Result<Moving> {
+    let control = ControlDoor::of(fleet).await?;
+    let id = fleet.order_move(shop, 2).await?;
+    match state {
+        MoveState::Paused => {
+            // A move of an empty shop is quick; one that has not begun yet can be paused.
+            let paused = fleet.podctl.run(&["move", "pause", &shop.handle]).await?;
+            ensure!(
+                paused.code == Some(0),
+                "too late to pause: {}",
+                paused.text()
+            );
+        }
+        MoveState::Aborted => {
+            fleet.podctl.ok(&["move", "abort", &shop.handle]).await?;
+        }
+        MoveState::Done => {
+            control
+                .reaches(id, &[MoveState::Observing], MOVED_MAX)
+                .await?;
+            fleet.podctl.ok(&["move", "finish", &shop.handle]).await?;
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Aborting
+        | MoveState::Failed => {}
+    }
+    control.reaches(id, &[state], MOVED_MAX).await
+}
+
+/// Refused commands first, which change nothing; then those that are done, as far as the state allows one after the other.
+async fn commands(fleet: &Fleet, shop: &Shop, moving: &Moving, state: MoveState) -> Result<()> {
+    let id = moving.id.to_string();
+    let handle = shop.handle.as_str();
+    let wanted = expected(state);
+    for (command, after) in COMMANDS.into_iter().zip(wanted) {
+        if after == "-" {
+            let parts = [id.as_str(), handle, state.as_str(), "podctl"];
+            refused(fleet, &["move", command, handle], &parts).await?;
+        }
+    }
+    if state.is_open() && state != MoveState::Observing {
+        let parts = ["open move", id.as_str(), state.as_str(), "podctl move"];
+        refused(fleet, &["shop", "move", handle, "--to", "2"], &parts).await?;
+        refused(
+            fleet,
+            &["shop", "isolate", handle],
+            &["open move", id.as_str()],
+        )
+        .await?;
+    }
+    if matches!(
+        state,
+        MoveState::Fenced | MoveState::Cutover | MoveState::Aborting
+    ) {
+        for word in ["freeze", "offline"] {
+            refused(
+                fleet,
+                &["shop", word, handle],
+                &["changing hands", "try again"],
+            )
+            .await?;
+        }
+    }
+    if state.is_open() {
+        let listed: Value = fleet
+            .podctl
+            .json(&["move", "list", "--shop", handle, "--open"])
+            .await?;
+        ensure!(listed["moves"][0]["state"] == state.as_str(), "{listed}");
+    }
+    for (command, after) in COMMANDS.into_iter().zip(wanted) {
+        if after != "-" {
+            let it: Value = fleet.podctl.json(&["move", command, &id]).await?;
+            ensure!(it["state"] == after, "{command}: {it}");
+            // The rest is about another state.
+            if after != state.as_str() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Brings the shop's move to an end: what still can be undone is undone.
+async fn at_rest(fleet: &Fleet, shop: &Shop) -> Result<()> {
+    let control = ControlDoor::of(fleet).await?;
+    let moves = control.of_shop(shop.id).await?;
+    let last = moves.first().context("a move")?;
+    if last.state.is_open() {
+        for command in ["abort", "resume", "finish"] {
+            // One of them fits; the others are refused.
+            fleet.podctl.run(&["move", command, &shop.handle]).await?;
+        }
+        let over = [MoveState::Done, MoveState::Aborted];
+        control
+            .reaches(last.id, &over, MOVED_MAX + Duration::from_secs(30))
+            .await?;
+    }
+    let (owner, _) = fleet.owner(shop).await?;
+    let target = control.show(last.id).await?;
+    let wanted = if target.state == MoveState::Done {
+        2
+    } else {
+        1
+    };
+    ensure!(
+        owner == wanted,
+        "pod {owner} owns it after {}",
+        target.words()
+    );
+    shop.get("/api/v1/products").await?.wants(200).map(drop)
+}
