@@ -11,8 +11,10 @@ use shared::config::Secret;
 use shared::error::chain;
 use shared::routes::wire::{Changes, LINE_LEN_MAX, NDJSON, TableReader};
 use shared::routes::{Fault, Faults, Refusal};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::park::report::{Report, Reporter};
 use crate::routes::Routes;
 
 // Tables that were refused, kept for an engineer.
@@ -125,6 +127,16 @@ impl Follower {
     /// The token, for whoever reads it again when it was rotated.
     pub(crate) fn token(&self) -> Arc<Mutex<Secret>> {
         Arc::clone(&self.token)
+    }
+
+    /// What tells the control servers of fences.
+    pub(crate) fn reporter(&self, reports: mpsc::Receiver<Report>) -> Reporter {
+        Reporter {
+            http: self.http.clone(),
+            urls: self.urls.clone(),
+            token: self.token(),
+            reports,
+        }
     }
 
     /// Follows for ever.

@@ -22,6 +22,7 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     TimingDigest, UniqueID, UniqueIDType,
 };
+use shared::error::Kind;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -123,14 +124,57 @@ impl Connection {
 pub(crate) struct ClientStream {
     tcp: BufWriter<TcpStream>,
     connection: Arc<Connection>,
+    head: Head,
 }
+
+/// The size of the header that is awaited: Pingora refuses one that is too large like any that it cannot read.
+#[derive(Debug, Default)]
+struct Head {
+    /// Which one: [`Connection::waiting`].
+    of: u64,
+    lines: usize,
+    bytes: usize,
+}
+
+impl Head {
+    /// Smaller ones are none that Pingora refuses for their size, and are not looked at.
+    const SMALL: usize = 2 * PINGORA_FIELDS;
+
+    fn add(&mut self, of: u64, read: &[u8]) {
+        if self.of != of {
+            *self = Self {
+                of,
+                ..Self::default()
+            };
+        }
+        self.bytes += read.len();
+        if read.len() > Self::SMALL {
+            let end = read.windows(4).position(|w| w == b"\r\n\r\n");
+            let read = &read[..end.unwrap_or(read.len())];
+            self.lines += read.iter().filter(|b| **b == b'\n').count();
+        }
+    }
+
+    const fn is_too_large(&self) -> bool {
+        self.lines > PINGORA_FIELDS || self.bytes > PINGORA_BYTES
+    }
+}
+
+/// Fields, and bytes, of a header above which Pingora refuses it.
+const PINGORA_FIELDS: usize = 256;
+const PINGORA_BYTES: usize = 1_048_575;
 
 impl ClientStream {
     pub(crate) fn new(tcp: TcpStream, connection: Arc<Connection>) -> io::Result<Self> {
         // What is written is complete: waiting for more would only add latency.
         tcp.set_nodelay(true)?;
         let tcp = BufWriter::with_capacity(WRITE_BUFFER, tcp);
-        Ok(Self { tcp, connection })
+        let head = Head::default();
+        Ok(Self {
+            tcp,
+            connection,
+            head,
+        })
     }
 
     /// Returns when the client has closed its side, or the connection is broken. Nothing is read: the kernel tells it beside
@@ -149,7 +193,11 @@ impl ClientStream {
     fn poll_refuse(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.connection.refused.get().is_none() {
             let refused = Refused {
-                reply: Reply::unread(bytes),
+                reply: if self.head.is_too_large() {
+                    Kind::HeadersTooLarge.into()
+                } else {
+                    Reply::unread(bytes)
+                },
                 request: request_id(),
             };
             let answer = refused.reply.to_http(refused.request);
@@ -170,7 +218,13 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.tcp).poll_read(context, buffer);
+        let waiting = self.connection.waiting.load(Ordering::Relaxed);
+        if waiting != RUNNING {
+            self.head.add(waiting, &buffer.filled()[before..]);
+        }
+        read
     }
 }
 

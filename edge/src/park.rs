@@ -10,7 +10,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
 use shared::telemetry::metric;
 use shared::{Epoch, PodId, ShopId};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::retry::Why;
 
@@ -20,6 +20,8 @@ mod clock;
 mod lot;
 // One shop: whether its pod takes requests, and who goes next.
 mod queue;
+// Telling the control server.
+pub(crate) mod report;
 // The seats of one shop.
 mod seats;
 // Limits and times.
@@ -29,7 +31,8 @@ use lot::Lot;
 pub(crate) use lot::Refused;
 use queue::Period;
 pub(crate) use queue::{Arrival, Row};
-pub(crate) use seats::{Guest, Turn};
+use report::Report;
+pub(crate) use seats::{Body, Guest, Turn};
 pub(crate) use settings::{BODY_MAX, Reason, Settings};
 
 /// The parked requests of this edge.
@@ -40,6 +43,7 @@ pub(crate) struct Parking {
     shops: AtomicUsize,
     /// Something may be due sooner than it was.
     sooner: Notify,
+    reports: mpsc::Sender<Report>,
     metrics: ParkMetrics,
 }
 
@@ -75,12 +79,13 @@ impl ParkMetrics {
 }
 
 impl Parking {
-    pub(crate) fn new(settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(settings: Settings, reports: mpsc::Sender<Report>) -> Arc<Self> {
         Arc::new(Self {
             settings,
             lot: Mutex::new(Lot::new(settings)),
             shops: AtomicUsize::new(0),
             sooner: Notify::new(),
+            reports,
             metrics: ParkMetrics::new(),
         })
     }
@@ -105,8 +110,7 @@ impl Parking {
         guest: Guest,
     ) -> Result<(Place, oneshot::Receiver<Turn>), Why> {
         let (waker, turn) = oneshot::channel();
-        let number = self.with(|lot, now| lot.sit(refused, guest, waker, now))?;
-        self.sooner.notify_one();
+        let number = self.change(|lot, now| lot.sit(refused, guest, waker, now))?;
         let reason = refused.by_pod.map_or(Reason::Fenced, |(reason, _)| reason);
         for (of, counter) in &self.metrics.parked {
             counter.increment(u64::from(*of == reason));
@@ -123,13 +127,13 @@ impl Parking {
 
     /// A request that was let through to ask was not refused.
     pub(crate) fn scouted(&self, shop: ShopId) {
-        self.with(|lot, now| lot.scouted(shop, now));
+        self.change(|lot, now| lot.scouted(shop, now));
     }
 
     /// A pod's mark says where the shop is.
     pub(crate) fn marked(&self, shop: ShopId, pod: PodId, epoch: Epoch) {
         if !self.is_quiet() {
-            self.with(|lot, now| lot.marked(shop, pod, epoch, now));
+            self.change(|lot, now| lot.marked(shop, pod, epoch, now));
         }
     }
 
@@ -157,6 +161,13 @@ impl Parking {
         self.lot.lock().seats()
     }
 
+    /// Something may be due sooner after it.
+    fn change<T>(&self, f: impl FnOnce(&mut Lot, Instant) -> T) -> T {
+        let result = self.with(f);
+        self.sooner.notify_one();
+        result
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut Lot, Instant) -> T) -> T {
         let mut lot = self.lot.lock();
         let result = f(&mut lot, Instant::now());
@@ -164,23 +175,32 @@ impl Parking {
         let ended = lot.take_ended();
         drop(lot);
         for (shop, period) in ended {
-            tell(shop, &period);
+            self.tell(shop, &period);
         }
         result
     }
-}
 
-fn tell(shop: ShopId, period: &Period) {
-    tracing::info!(
-        shop = shop.get(),
-        reason = period.reason.as_str(),
-        took_ms = ms(period.since.elapsed()),
-        parked = period.parked,
-        refused_again = period.refused,
-        longest_ms = ms(period.longest),
-        "shop {shop} takes requests again: {} were parked",
-        period.parked
-    );
+    fn tell(&self, shop: ShopId, period: &Period) {
+        if period.reason == Reason::Fenced {
+            // With too many of them waiting this one is left out.
+            let _ = self.reports.try_send(Report {
+                shop,
+                epoch: period.epoch,
+                parked: period.parked,
+                longest_ms: ms(period.longest),
+            });
+        }
+        tracing::info!(
+            shop = shop.get(),
+            reason = period.reason.as_str(),
+            took_ms = ms(period.since.elapsed()),
+            parked = period.parked,
+            refused_again = period.refused,
+            longest_ms = ms(period.longest),
+            "shop {shop} takes requests again: {} were parked",
+            period.parked
+        );
+    }
 }
 
 fn ms(time: Duration) -> u64 {
@@ -212,16 +232,15 @@ impl Place {
     pub(crate) fn back(&self, refused: Refused) -> Result<oneshot::Receiver<Turn>, Why> {
         let (waker, turn) = oneshot::channel();
         self.parking
-            .with(|lot, now| lot.back(refused, self.number, waker, now))?;
+            .change(|lot, now| lot.back(refused, self.number, waker, now))?;
         self.parking.metrics.again.increment(1);
-        self.parking.sooner.notify_one();
         Ok(turn)
     }
 
     /// The request's body is here to its end.
     pub(crate) fn whole(&self) {
         self.parking
-            .with(|lot, _| lot.whole(self.shop, self.number));
+            .change(|lot, now| lot.whole(self.shop, self.number, now));
     }
 
     /// When the seat was taken.
@@ -244,7 +263,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let waited = self.since.elapsed();
         let (shop, number) = (self.shop, self.number);
-        self.parking.with(|lot, now| match self.end {
+        self.parking.change(|lot, now| match self.end {
             End::Sent => lot.passed(shop, number, waited, now),
             End::Refused | End::Left => lot.leave(shop, number, waited, now),
         });

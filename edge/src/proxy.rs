@@ -123,6 +123,10 @@ impl ProxyHttp for Edge {
             let route = context.route.as_ref();
             context.process = route.and_then(|route| route.pod.pick(&context.tried));
         }
+        if context.process.is_none() && context.place.is_some() {
+            // It waits on, for the pod or for another one.
+            self.park(session, context, Some(Reason::Unready)).await?;
+        }
         match &context.process {
             Some(process) => Ok(Box::new(process.peer.clone())),
             None => Err(refused(context, admit::UNREACHABLE)),
@@ -150,7 +154,6 @@ impl ProxyHttp for Edge {
         context.reply = Some(admit::UNREACHABLE);
         let again = context.tried.len() < CONNECTS_MAX;
         if !again && context.place.is_some() {
-            // It waits on for the pod, or for another one.
             context.again = Again::Park(Some(Reason::Unready));
         }
         error.set_retry(again || context.again != Again::No);

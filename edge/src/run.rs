@@ -27,6 +27,7 @@ use crate::disk::{self, Keeper};
 use crate::limits::ShopsInFlight;
 use crate::listener::{self, Acceptor};
 use crate::metrics::Metrics;
+use crate::park::report::{self, Reporter};
 use crate::park::{self, Parking};
 use crate::proxy::Edge;
 use crate::routes::Routes;
@@ -54,6 +55,7 @@ pub struct App {
     stopping: Arc<AtomicBool>,
     routes: Arc<Routes>,
     parking: Arc<Parking>,
+    reporter: Reporter,
     follower: Follower,
     keeper: Keeper,
     access_log: Option<Arc<AccessLog>>,
@@ -83,14 +85,17 @@ impl App {
         } = config;
         let requests = threads_for("requests", threads)?;
         let control = threads_for("control", 1)?;
-        let listeners = listen.into_iter().map(|a| bind(&requests, a));
-        let listeners = listeners.collect::<Result<_, _>>()?;
+        let listeners = listen
+            .into_iter()
+            .map(|a| bind(&requests, a))
+            .collect::<Result<_, _>>()?;
         let admin_listener = bind(&control, admin)?;
         let routes = Arc::new(Routes::new(Pods::new(peers), keys, catalog.max_stale));
         let (keeper, follower) = start_table(&routes, catalog)?;
         let access_log = start_log(access_log, &settings)?;
         let metrics = Arc::new(Metrics::new());
-        let parking = Parking::new(park);
+        let (reports, reported) = report::channel();
+        let (parking, reporter) = (Parking::new(park, reports), follower.reporter(reported));
         let (stop, stopped) = watch::channel(false);
         let edge = Edge {
             routes: Arc::clone(&routes),
@@ -128,6 +133,7 @@ impl App {
             stopping: Arc::new(AtomicBool::new(false)),
             routes,
             parking,
+            reporter,
             follower,
             keeper,
             access_log,
@@ -159,6 +165,7 @@ impl App {
             stopping,
             routes,
             parking,
+            reporter,
             mut follower,
             mut keeper,
             access_log,
@@ -182,6 +189,7 @@ impl App {
             tokio::spawn(async move { health::watch(&pods.pods, health_every).await });
             let (park, table) = (Arc::clone(&parking), Arc::clone(&routes));
             tokio::spawn(async move { park.run(&table).await });
+            tokio::spawn(reporter.run());
             let following = tokio::spawn(async move { follower.run().await });
             if !routes.refresh(CATCH_UP_MAX).await {
                 tracing::warn!("no control server has answered yet");

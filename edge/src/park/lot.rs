@@ -144,10 +144,11 @@ impl Lot {
     }
 
     /// The rest of a request's body has come.
-    pub(crate) fn whole(&mut self, shop: ShopId, number: Number) {
+    pub(crate) fn whole(&mut self, shop: ShopId, number: Number, now: Instant) {
         if let Some(queue) = self.queues.get_mut(&shop) {
             queue.whole(number);
         }
+        self.run(shop, now);
     }
 
     /// A pod answered a request that was sent from its seat, and did not refuse it.

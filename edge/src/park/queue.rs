@@ -43,6 +43,8 @@ pub(crate) enum Arrival {
 pub(crate) struct Period {
     pub(crate) reason: Reason,
     pub(crate) since: Instant,
+    /// The epoch under which they went on.
+    pub(crate) epoch: Epoch,
     /// Requests that took a seat.
     pub(crate) parked: u64,
     /// How often one of them was sent and refused again.
@@ -128,6 +130,7 @@ impl Queue {
                 self.period.get_or_insert(Period {
                     reason,
                     since: now,
+                    epoch: self.place.epoch,
                     parked: 0,
                     refused: 0,
                     longest: Duration::ZERO,
@@ -305,7 +308,8 @@ impl Queue {
                 since, next_probe, ..
             } => {
                 let shut = since + settings.fence_max;
-                let probe = (!self.seats.is_asking()).then_some(next_probe);
+                let asks = self.seats.can_ask() && !self.seats.is_asking();
+                let probe = asks.then_some(next_probe);
                 Some(probe.map_or(shut, |probe| probe.min(shut)))
             }
         };
@@ -333,7 +337,10 @@ impl Queue {
         if !over && !forgotten {
             return None;
         }
-        let period = self.period.take()?;
+        let period = Period {
+            epoch: self.place.epoch,
+            ..self.period.take()?
+        };
         if period.reason == Reason::Unready {
             self.unready_ended = Some(now);
         }

@@ -31,22 +31,37 @@ pub(crate) type Number = u64;
 pub(crate) struct Guest {
     /// Whether it may write: such ones tell best whether the pod takes requests again.
     pub(crate) write: bool,
-    /// Whether its body is here to its end: one that still arrives would keep the others waiting behind it.
-    pub(crate) whole: bool,
+    /// Where its body is.
+    pub(crate) body: Body,
     /// How much of its body is kept, or will be.
     pub(crate) bytes: usize,
 }
 
+/// Where the body of a parked request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// Here, to its end, or there is none.
+    Here,
+    /// On its way here. One that asked without it would keep the others waiting for its client.
+    Comes,
+    /// With the client, to be read when it is sent.
+    There,
+}
+
 impl Guest {
-    /// The order in which guests ask: writes, reads, those whose body is elsewhere.
+    /// The order in which guests ask: writes, reads, those whose body is with the client; the rest does not.
     const fn class(self) -> usize {
-        match (self.whole, self.write) {
-            (true, true) => 0,
-            (true, false) => 1,
-            (false, true | false) => 2,
+        match (self.body, self.write) {
+            (Body::Here, true) => 0,
+            (Body::Here, false) => 1,
+            (Body::There, true | false) => 2,
+            (Body::Comes, true | false) => 3,
         }
     }
 }
+
+/// How many of the classes ask.
+const ASK: usize = 3;
 
 #[derive(Debug)]
 enum At {
@@ -89,7 +104,7 @@ pub(crate) struct Left {
 pub(crate) struct Seats {
     all: BTreeMap<Number, Seat>,
     /// The waiting ones by [`Guest::class`].
-    ready: [BTreeSet<Number>; 3],
+    ready: [BTreeSet<Number>; ASK + 1],
     /// Those that were sent.
     out: BTreeSet<Number>,
 }
@@ -129,7 +144,7 @@ impl Seats {
             return;
         };
         let before = seat.guest.class();
-        seat.guest.whole = true;
+        seat.guest.body = Body::Here;
         if self.ready[before].remove(&number) {
             self.ready[seat.guest.class()].insert(number);
         }
@@ -175,8 +190,14 @@ impl Seats {
         if self.is_asking() {
             return false;
         }
-        let first = self.ready.iter().find_map(BTreeSet::first).copied();
+        let asks = self.ready[..ASK].iter();
+        let first = asks.into_iter().find_map(BTreeSet::first).copied();
         first.is_some_and(|number| self.send(number, Role::Probe, turn, now))
+    }
+
+    /// Whether one is here that can be sent to ask.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.ready[..ASK].iter().any(|ready| !ready.is_empty())
     }
 
     /// Whether one was sent to ask.
@@ -195,9 +216,9 @@ impl Seats {
 
     /// Sends the next one, in the order of arrival.
     pub(crate) fn send_next(&mut self, pod: PodId, turn: Turn, now: Instant) -> bool {
-        let [writes, reads, rest] = &self.ready;
-        let whole = writes.first().into_iter().chain(reads.first()).min();
-        let next = whole.or_else(|| rest.first()).copied();
+        let [writes, reads, there, come] = &self.ready;
+        let here = writes.first().into_iter().chain(reads.first()).min();
+        let next = here.or(there.first()).or(come.first()).copied();
         next.is_some_and(|number| self.send(number, Role::Slot(pod), turn, now))
     }
 

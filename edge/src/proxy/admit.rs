@@ -34,6 +34,10 @@ const BAD_TARGET: Reply = Reply::new(
     Kind::Invalid,
     "The target is not a path in ASCII; percent-encode what is not.",
 );
+const NOT_SECURE: Reply = Reply::new(
+    Kind::Misdirected,
+    "The target says https, and this connection is not secure.",
+);
 const TWO_LENGTHS: Reply = Reply::new(
     Kind::Invalid,
     "The request has both Content-Length and Transfer-Encoding: it leaves open where it ends.",
@@ -64,6 +68,14 @@ impl Edge {
         if !target_ok {
             return Err(BAD_TARGET);
         }
+        let trusted = context.connection.as_ref().is_some_and(|c| c.trusted);
+        match header.uri.scheme_str() {
+            None | Some("http") => {}
+            // Only who ends TLS in front of the edge can have heard this from a client.
+            Some("https") if trusted => {}
+            Some("https") => return Err(NOT_SECURE),
+            Some(_) => return Err(BAD_TARGET),
+        }
         if two_lengths(session) {
             return Err(TWO_LENGTHS);
         }
@@ -93,7 +105,6 @@ impl Edge {
         };
         if self.traces {
             let span = span(session, placement.shop);
-            let trusted = context.connection.as_ref().is_some_and(|c| c.trusted);
             if let Some(trace) = headers::trace(&header.headers, trusted) {
                 trace.adopt(&span);
             }

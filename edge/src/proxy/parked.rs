@@ -13,7 +13,7 @@ use tokio::time::sleep_until;
 use super::{Edge, admit, refused};
 use crate::connection::ClientStream;
 use crate::context::{Again, Context};
-use crate::park::{Arrival, BODY_MAX, Guest, Reason, Refused, Row, Turn};
+use crate::park::{Arrival, BODY_MAX, Body, Guest, Reason, Refused, Row, Turn};
 use crate::reply::Reply;
 use crate::retry::{Refreshed, Why, after_refresh};
 
@@ -129,7 +129,13 @@ impl Edge {
         }
         let guest = Guest {
             write: may_write(session),
-            whole: session.is_body_done(),
+            body: if session.is_body_done() {
+                Body::Here
+            } else if reads_body(session) {
+                Body::Comes
+            } else {
+                Body::There
+            },
             bytes: kept_bytes(session),
         };
         let (place, turn) = self.parking.sit(refused, guest)?;

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
-use parking_lot::Mutex;
+use fake_pod::{Deed, FakePod, Seen};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use shared::keys::FleetKeys;
@@ -14,8 +13,8 @@ use shared::routes::RouteTable;
 use shared::routes::wire::{Change, Changes, Header, Line, Now, Pod, PodStatus, Shop};
 use shared::{Epoch, PlacementState, PodId, ShopId, wire};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -25,141 +24,11 @@ use crate::context::unix_ms;
 use crate::identify::Domains;
 use crate::keys::Keys;
 use crate::listener::Acceptor;
-use crate::park::Settings;
+use crate::park::{Settings, report};
 use crate::trusted::TrustedProxies;
 use crate::upstream::{PeerSettings, Pods};
 
 const ANSWER: Duration = Duration::from_millis(400);
-
-/// What a pod does with a request.
-#[derive(Debug, Clone)]
-enum Deed {
-    Answer(&'static str),
-    Fence(String),
-    Close,
-    Silence,
-}
-
-/// A request as a pod saw it.
-#[derive(Debug, Clone)]
-struct Seen {
-    method: String,
-    target: String,
-    headers: HeaderMap,
-    body: usize,
-}
-
-/// One process of a pod. Its last deed is repeated.
-struct FakePod {
-    address: SocketAddr,
-    deeds: Arc<Mutex<VecDeque<Deed>>>,
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
-
-impl FakePod {
-    async fn start(deeds: impl IntoIterator<Item = Deed>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let pod = Self {
-            address: listener.local_addr().unwrap(),
-            deeds: Arc::new(Mutex::new(deeds.into_iter().collect())),
-            seen: Arc::default(),
-        };
-        let (deeds, seen) = (Arc::clone(&pod.deeds), Arc::clone(&pod.seen));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&deeds), Arc::clone(&seen)));
-            }
-        });
-        pod
-    }
-
-    /// An address where nobody listens.
-    async fn dead() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap()
-    }
-
-    /// What it does from now on.
-    fn does(&self, deed: Deed) {
-        *self.deeds.lock() = [deed].into();
-    }
-
-    fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().clone()
-    }
-}
-
-async fn serve(
-    mut stream: TcpStream,
-    deeds: Arc<Mutex<VecDeque<Deed>>>,
-    seen: Arc<Mutex<Vec<Seen>>>,
-) {
-    while let Some(request) = read_request(&mut stream).await {
-        seen.lock().push(request);
-        let deed = {
-            let mut deeds = deeds.lock();
-            let next = deeds.front().cloned().unwrap();
-            if deeds.len() > 1 {
-                deeds.pop_front();
-            }
-            next
-        };
-        let answer = match deed {
-            Deed::Answer(body) => {
-                format!(
-                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
-                    body.len()
-                )
-            }
-            Deed::Fence(fence) => format!(
-                "HTTP/1.1 421 Misdirected Request\r\npodhost-fence: {fence}\r\ncontent-length: 0\r\n\r\n"
-            ),
-            Deed::Close => return,
-            Deed::Silence => std::future::pending().await,
-        };
-        stream.write_all(answer.as_bytes()).await.unwrap();
-    }
-}
-
-/// Reads a request with a length or without a body.
-async fn read_request(stream: &mut TcpStream) -> Option<Seen> {
-    let mut bytes = Vec::new();
-    let end = loop {
-        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
-            break at;
-        }
-        let read = stream.read_buf(&mut bytes).await.ok()?;
-        if read == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-    let mut lines = head.split("\r\n");
-    let mut start = lines.next().unwrap().split(' ');
-    let headers: HeaderMap = lines
-        .map(|line| line.split_once(": ").unwrap())
-        .map(|(k, v)| (k.parse::<http::HeaderName>().unwrap(), v.parse().unwrap()))
-        .collect();
-    let length = headers
-        .get("content-length")
-        .map(|v| v.to_str().unwrap().parse().unwrap());
-    let length: usize = length.unwrap_or(0);
-    let mut body = bytes.len() - end - 4;
-    let mut piece = vec![0; 65536];
-    while body < length {
-        let read = stream.read(&mut piece).await.ok()?;
-        if read == 0 {
-            return None;
-        }
-        body += read;
-    }
-    Some(Seen {
-        method: start.next().unwrap().to_owned(),
-        target: start.next().unwrap().to_owned(),
-        headers,
-        body,
-    })
-}
 
 /// An edge with one shop, on pod 1 at epoch 1.
 struct Rig {
@@ -167,6 +36,7 @@ struct Rig {
     routes: Arc<Routes>,
     keys: FleetKeys,
     parking: Arc<Parking>,
+    reported: mpsc::Receiver<report::Report>,
     stop: watch::Sender<bool>,
 }
 
@@ -197,7 +67,8 @@ impl Rig {
         routes.replace(table(pods)).unwrap();
         let metrics = Arc::new(Metrics::new());
         let (stop, stopped) = watch::channel(false);
-        let parking = Parking::new(settings);
+        let (reports, reported) = report::channel();
+        let parking = Parking::new(settings, reports);
         let conf = ServerConf {
             max_retries: 16 + settings.tries_max(),
             ..ServerConf::default()
@@ -232,6 +103,7 @@ impl Rig {
             routes,
             keys,
             parking,
+            reported,
             stop,
         }
     }
@@ -314,7 +186,7 @@ fn edge(routes: Arc<Routes>, metrics: Arc<Metrics>) -> Edge {
             platform: domain,
         },
         shops: ShopsInFlight::new(10),
-        parking: Parking::new(park_settings()),
+        parking: Parking::new(park_settings(), report::channel().0),
         stop: watch::channel(false).1,
         metrics,
         access_log: None,
@@ -383,4 +255,7 @@ fn status(answer: &str) -> &str {
 }
 
 mod cases;
+// A pod by a script.
+mod fake_pod;
 mod parked;
+mod parked_bodies;

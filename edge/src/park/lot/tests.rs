@@ -1,9 +1,9 @@
 //! The lot by a clock of the test's own: who goes when, who is refused, and that nothing is left over.
 
-use tokio::sync::oneshot::{Receiver, channel, error::TryRecvError};
+use tokio::sync::oneshot::{Receiver, channel};
 
 use super::*;
-use crate::park::seats::Turn;
+use crate::park::seats::{Body, Turn};
 
 const SETTINGS: Settings = Settings {
     window: Duration::from_secs(10),
@@ -32,10 +32,7 @@ struct Client {
 
 impl Client {
     fn heard(&mut self) -> Option<Turn> {
-        match self.turn.try_recv() {
-            Ok(turn) => Some(turn),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
-        }
+        self.turn.try_recv().ok()
     }
 
     /// Whether it was told to go.
@@ -47,7 +44,7 @@ impl Client {
 const fn guest() -> Guest {
     Guest {
         write: true,
-        whole: true,
+        body: Body::Here,
         bytes: 10,
     }
 }
@@ -278,26 +275,36 @@ fn a_read_does_not_answer_for_writes() {
 }
 
 #[test]
-fn one_whose_body_still_comes_asks_last() {
+fn one_whose_body_is_with_its_client_asks_last_and_one_whose_body_comes_does_not() {
     let mut scene = Scene::new(SETTINGS);
-    let part = Guest {
-        whole: false,
-        ..guest()
-    };
-    let mut slow = scene.try_park(1, Reason::Fenced, part).unwrap();
-    let mut slower = scene.try_park(1, Reason::Fenced, part).unwrap();
+    let with = |body| Guest { body, ..guest() };
+    let mut slow = scene.try_park(1, Reason::Fenced, with(Body::There));
+    let slow = slow.as_mut().unwrap();
+    let mut slower = scene.try_park(1, Reason::Fenced, with(Body::Comes));
+    let slower = slower.as_mut().unwrap();
+    let mut never = scene.try_park(1, Reason::Fenced, with(Body::Comes));
+    let never = never.as_mut().unwrap();
     let mut whole = scene.park(1);
     scene.after(10);
     assert!(whole.goes() && !slow.goes());
     scene.back(&mut whole).unwrap();
     scene.leave(&whole);
-    scene.lot.whole(shop(1), slower.number);
+    scene.lot.whole(shop(1), slower.number, scene.now);
     scene.after(100);
     assert!(slower.goes() && !slow.goes());
-    scene.leave(&slower);
+    scene.leave(slower);
     scene.after(100);
     assert!(slow.goes(), "with nobody else it does");
-    scene.pass(&slow);
+    scene.leave(slow);
+    let due = scene.after(100).unwrap();
+    assert!(
+        due > scene.now + Duration::from_secs(10),
+        "there is nothing to do"
+    );
+    assert!(!never.goes());
+    scene.lot.scouted(shop(1), scene.now);
+    assert!(never.goes(), "an open shop does not wait for it");
+    scene.pass(never);
     scene.is_empty();
 }
 

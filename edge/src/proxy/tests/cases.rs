@@ -172,7 +172,42 @@ async fn what_cannot_be_read_is_refused_like_everything_else() {
             "{answer}"
         );
     }
-    assert!(pod.seen().is_empty());
+    for (fields, expected) in [
+        (40, "200"),
+        (60, "431"),
+        (256, "431"),
+        (257, "431"),
+        (5_000, "431"),
+    ] {
+        // One more names the host.
+        let many: String = (1..fields).map(|n| format!("f{n}: {n}\r\n")).collect();
+        let request =
+            format!("GET / HTTP/1.1\r\nhost: snow.localhost\r\nconnection: close\r\n{many}\r\n");
+        let answer = rig.send(request.as_bytes()).await;
+        assert_eq!(status(&answer), expected, "{fields} fields: {answer}");
+    }
+    let odd = format!(
+        "GET / HTTP/1.1\r\nhost snow\r\n\r\n{}",
+        "\r\n".repeat(1_000)
+    );
+    assert_eq!(status(&rig.send(odd.as_bytes()).await), "400");
+    assert_eq!(pod.seen().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_says_https_is_not_for_an_open_connection() {
+    let pod = FakePod::start([Deed::Answer("")]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
+    for (scheme, expected) in [
+        ("http", "200"),
+        ("HTTP", "200"),
+        ("https", "421"),
+        ("ftp", "400"),
+    ] {
+        let answer = rig.get(&format!("{scheme}://snow.localhost/a")).await;
+        assert_eq!(status(&answer), expected, "{answer}");
+    }
+    assert_eq!(pod.seen().len(), 2);
 }
 
 /// A connection that is closed while bytes wait in it is reset, and the reset can overtake the answer.
