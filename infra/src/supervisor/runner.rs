@@ -14,13 +14,17 @@ use super::{Event, logs};
 use crate::home_dir::HomeDir;
 use crate::mysqld::admin;
 use crate::unit::proc::{MARK, Mark};
-use crate::unit::{Desired, RunState, State, Stop, Unit};
+use crate::unit::{Desired, Kind, RunState, State, Stop, Unit};
 
 /// What dies is back well within a second.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 
 /// What dies again and again is tried this often, for ever: the cause may be mended from outside.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The control server is tried more often than that, for ever: it may have died in the middle of a move, and a shop's
+/// writes wait until the next one takes that up.
+const CONTROL_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// A process that lived so long died of something new.
 const LIVED: Duration = Duration::from_secs(10);
@@ -91,7 +95,7 @@ impl Runner {
                     self.say(State::Waiting, None);
                     // A new wish is followed at once.
                     let _ = tokio::time::timeout(self.pause, self.wishes.changed()).await;
-                    self.pause = (self.pause * 2).min(PAUSE_MAX);
+                    self.pause = (self.pause * 2).min(pause_max(unit.kind));
                     self.restarts += 1;
                     next = Next::Start;
                 }
@@ -216,6 +220,14 @@ impl Runner {
         if let Err(fault) = run.save(&self.home, &self.name) {
             let _ = self.events.send(format!("{}: {fault:#}", self.name));
         }
+    }
+}
+
+/// The longest pause between two starts.
+const fn pause_max(kind: Kind) -> Duration {
+    match kind {
+        Kind::Control => CONTROL_PAUSE_MAX,
+        Kind::Mysql | Kind::Redis | Kind::Pod | Kind::Edge => PAUSE_MAX,
     }
 }
 

@@ -91,6 +91,25 @@ async fn what_dies_is_back_within_a_second_and_what_is_stopped_stays_so() {
 }
 
 #[tokio::test]
+async fn a_control_server_that_dies_again_and_again_is_back_within_a_second_each_time() {
+    let fleet = fleet(&[unit("control", Kind::Control, "exec sleep 60")]).await;
+    let mut last = running(&fleet.home, "control", None).await;
+    for _ in 0..5 {
+        let began = tokio::time::Instant::now();
+        order(&fleet.home, "control", Order::Kill, SOON)
+            .await
+            .unwrap();
+        last = running(&fleet.home, "control", Some(last)).await;
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+    fleet.supervisor.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn another_revision_means_another_process_and_a_removed_wish_none() {
     let mut wish = unit("redis-1", Kind::Redis, "exec sleep 60");
     let fleet = fleet(std::slice::from_ref(&wish)).await;

@@ -351,3 +351,6 @@ fn forget(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
         ..row.clone()
     })
 }
+
+#[cfg(test)]
+mod tests;

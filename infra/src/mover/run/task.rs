@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::Mover;
 use super::keeper::{Gate, Heard, keep};
-use crate::catalog::{MoveDetail, MoveRow};
+use crate::catalog::{MoveDetail, MoveRef, MoveRow};
 use crate::mover::driver::{Driver, Fences, Reason};
 use crate::mover::error::{MoveError, Verdict};
 use crate::mover::step::{Step, step};
@@ -78,7 +78,10 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
         .await;
         let row = match taken {
             Ok(Some(row)) => row,
-            Ok(None) => break,
+            Ok(None) => {
+                forget_files(mover, id).await;
+                break;
+            }
             Err(error) => {
                 tracing::warn!(%id, "not taken up: {}", error.brief());
                 break;
@@ -88,6 +91,14 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
         if matches!(run(mover, row, &mut memory).await, Next::Leave) {
             break;
         }
+    }
+}
+
+/// The files of a move that somebody else closed: an order, or a later move.
+async fn forget_files(mover: &Mover, id: MoveId) {
+    let row = mover.catalog.move_row(&MoveRef::Id(id)).await;
+    if row.is_ok_and(|row| !row.state.is_open()) {
+        let _ = tokio::fs::remove_dir_all(mover.dir.join(id.to_string())).await;
     }
 }
 
