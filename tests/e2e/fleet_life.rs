@@ -285,8 +285,11 @@ async fn up_on_a_full_disk_says_so() -> Result<()> {
 /// The disk has room, and somebody else fills it while the first servers' data is copied: said as such, and what was
 /// started by then is ended.
 async fn up_on_a_disk_that_fills_meanwhile_says_so() -> Result<()> {
+    // All that is left but little; again if somebody was quicker to take a part of it.
     let fill = "(until find \"$1\" -name data.part | grep -q .; do sleep 0.01; done; \
-                fallocate -l 1840M \"$1/filler\") &";
+                for n in 1 2 3 4 5 6 7 8; do \
+                left=$(df --output=avail --block-size=1M \"$1\" | tail -n 1); \
+                fallocate -l \"$((left - 4))M\" \"$1/filler\" && break; done) &";
     up_on_a_disk_of("1900m", fill).await.map(drop)
 }
 

@@ -19,6 +19,7 @@ mod headers;
 mod home_table;
 mod isolation;
 mod jobs;
+mod move_copy;
 mod move_refusals;
 mod move_under_load;
 mod operator_input;
@@ -59,6 +60,7 @@ fn main() -> Result<ExitCode> {
         replicas_lost::list(),
         catalog_down::list(),
         restart_under_load::list(),
+        move_copy::list(),
         move_refusals::list(),
         move_under_load::list(),
         server_restart_orders::list(),

@@ -98,6 +98,8 @@ pub enum Act {
     Declined {
         /// Its idempotency key.
         key: String,
+        /// It was to be approved, and nobody could ask the payment's provider in time.
+        approve: bool,
     },
     /// An order's step was done.
     Stepped {

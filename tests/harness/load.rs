@@ -30,6 +30,8 @@ pub struct Seen {
     pub wrong: Vec<String>,
     /// Keys given up without a final answer: each may or may not have become an order.
     pub given_up: usize,
+    /// Keys whose payment nobody could ask for in time, since something was down: the order is there and holds no units.
+    pub declined: usize,
 }
 
 impl Seen {
@@ -56,6 +58,10 @@ impl Seen {
             409 if answer.text().contains("in-flight") => {
                 *self.others.entry(409).or_default() += 1;
                 return false;
+            }
+            402 => {
+                *self.others.entry(402).or_default() += 1;
+                self.declined += 1;
             }
             502..=504 => {
                 *self.others.entry(answer.status).or_default() += 1;
@@ -187,12 +193,13 @@ pub async fn reconcile(shop: &Shop, product: &Product, seen: &Seen) -> Result<()
     ids.dedup();
     ensure!(ids.len() == seen.orders.len(), "two keys got one order");
     let sold = product.available - shop.available(product).await?;
-    let orders = i64::try_from(stored.len()).context("count the orders")?;
+    let holding = stored.len().saturating_sub(seen.declined);
+    let orders = i64::try_from(holding).context("count the orders")?;
     ensure!(
         sold == orders,
         "{sold} units gone, {orders} orders of one unit each stored"
     );
-    let unknown = stored.len() - seen.orders.len();
+    let unknown = holding.saturating_sub(seen.orders.len());
     ensure!(
         unknown <= seen.given_up,
         "{unknown} orders that no buyer knows of"

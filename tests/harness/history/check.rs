@@ -72,9 +72,17 @@ impl Account {
             Told::Status(..) => false,
         };
         let wrong = self.told.iter().filter(|(told, _)| !fine(told));
-        wrong
+        let mut faults: Vec<Fault> = wrong
             .map(|(told, times)| format!("{times} times {told:?}"))
-            .collect()
+            .collect();
+        let undue = |record: &&Record| matches!(record.act, Act::Declined { approve: true, .. });
+        let undue = self.records.iter().filter(undue).count();
+        if undue > 0 && !cuts_allowed {
+            faults.push(format!(
+                "{undue} payments were declined that were to be approved"
+            ));
+        }
+        faults
     }
 
     /// One line of figures.
@@ -120,7 +128,7 @@ impl Account {
         for record in &self.records {
             let (key, order) = match &record.act {
                 Act::Bought { key, order, .. } => (key.as_str(), Some(order.as_str())),
-                Act::Declined { key } => (key.as_str(), None),
+                Act::Declined { key, .. } => (key.as_str(), None),
                 Act::Stepped { .. }
                 | Act::SawOrder { .. }
                 | Act::Set { .. }

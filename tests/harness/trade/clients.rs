@@ -136,9 +136,10 @@ impl Client {
                 }
                 Err(e) => self.stall.history.strange(format!("{key}: {e:#}")),
             },
-            Final::No(answer) if answer.status == 402 && !approve => {
+            // Also where it could not be asked for in time, since something was down.
+            Final::No(answer) if answer.status == 402 => {
                 let key = key.to_owned();
-                self.did(began, Act::Declined { key });
+                self.did(began, Act::Declined { key, approve });
             }
             Final::No(answer) => self.strange(key, &answer),
             Final::GivenUp => {}

@@ -25,6 +25,13 @@ fn bought(key: &str, order: &str) -> Act {
     }
 }
 
+fn declined(key: &str) -> Act {
+    Act::Declined {
+        key: key.into(),
+        approve: false,
+    }
+}
+
 fn listed(orders: &[&str], more: bool) -> Act {
     Act::Listed {
         orders: orders.iter().map(|o| (*o).to_owned()).collect(),
@@ -61,7 +68,7 @@ fn sound() -> (Account, End) {
         record(0, 0, 12, Act::Set { to: 1 }),
         record(1, 11, 15, bought("k1", "o1")),
         record(1, 16, 20, bought("k2", "o2")),
-        record(1, 21, 25, Act::Declined { key: "k3".into() }),
+        record(1, 21, 25, declined("k3")),
         record(1, 26, 30, listed(&["o2"], true)),
         record(2, 0, 31, Act::SawStock { value: 2 }),
         record(0, 13, 32, Act::Set { to: 2 }),
@@ -131,11 +138,7 @@ fn an_order_that_is_gone_doubled_or_nobodys_is_found() {
         "was given to",
     );
     found(
-        |account, _| {
-            account
-                .records
-                .push(record(3, 60, 61, Act::Declined { key: "k1".into() }))
-        },
+        |account, _| account.records.push(record(3, 60, 61, declined("k1"))),
         "key k1 got",
     );
 }
