@@ -6,9 +6,9 @@
 
 use shared::home::{Access, HomeState, Verdict};
 
-use crate::pods;
 use crate::safeguards::{Bounds, Safeguards};
-use crate::state::{At, Data, Home, PODS, Set, State, Tx, WRITES};
+use crate::state::{At, Data, Home, Mover, PODS, Set, State, Tx, WRITES};
+use crate::{mover, pods};
 
 /// What any edge may believe.
 pub(crate) fn known_placements(s: &State) -> &[At] {
@@ -111,16 +111,12 @@ pub(crate) fn change_primary(s: &mut State, pod: u8, survive: bool) {
     let there = s.pod_mut(pod);
     there.logged = there.executed;
     there.term += 1;
-    for mover in &mut s.movers {
-        if mover.out.is_some_and(|op| op.pod == pod) {
-            *mover = crate::state::Mover::IDLE;
+    for m in 0..s.movers.len() {
+        if s.movers[m].open && mover::pod_of(s, &s.movers[m]) == Some(pod) {
+            s.movers[m] = Mover::IDLE;
         }
     }
-    for slot in &mut s.orphans {
-        if slot.is_some_and(|op| op.pod == pod) {
-            *slot = None;
-        }
-    }
+    s.late = s.late.filter(|op| op.pod != pod);
 }
 
 fn learn(s: &mut State, epoch: u8, set: Set, seen: u8) {

@@ -3,6 +3,7 @@
 mod catalog;
 mod clients;
 mod mover;
+mod packed;
 mod pods;
 mod properties;
 mod protocol;
@@ -107,7 +108,7 @@ fn told(path: Vec<(State, Option<protocol::Action>)>) -> String {
             .collect();
         let movers = state
             .movers
-            .map(|m| (m.mv, m.owner, m.pc, m.out.map(|o| o.open)));
+            .map(|m| (m.mv, m.owner, m.pc, m.open));
         text.push_str(&format!(
             "  A {:?} {:?}; B {:?} {:?}; {:?} {moves:?}; {movers:?}; acked {:b}\n",
             home(0),
@@ -151,7 +152,6 @@ fn takeovers() {
         "takeovers",
         Bounds {
             owners: 3,
-            crashes: 1,
             misses: 1,
             ..Bounds::QUIET
         },
@@ -168,7 +168,6 @@ fn aborts() {
         "aborts",
         Bounds {
             owners: 3,
-            crashes: 1,
             aborts: 1,
             after_abort: Some(2),
             ..Bounds::QUIET
@@ -186,7 +185,6 @@ fn aborts_again() {
         "aborts, and again",
         Bounds {
             owners: 3,
-            crashes: 1,
             aborts: 1,
             after_abort: Some(1),
             ..Bounds::QUIET
@@ -203,7 +201,6 @@ fn back() {
         "back",
         Bounds {
             owners: 3,
-            crashes: 1,
             writes: 1,
             back: true,
             finish: false,
@@ -252,7 +249,6 @@ fn stops() {
         "stops",
         Bounds {
             owners: 3,
-            crashes: 0,
             fails: 1,
             pauses: 1,
             ..Bounds::QUIET
@@ -272,7 +268,6 @@ const ABORTS: Bounds = Bounds {
 };
 const FAILS: Bounds = Bounds {
     fails: 1,
-    crashes: 1,
     owners: 3,
     ..Bounds::QUIET
 };

@@ -1,5 +1,5 @@
-//! The program of a mover, one side effect at a time; between any two others may act, and after a crash nothing is
-//! remembered.
+//! The program of a mover, one side effect at a time; between any two others may act, and whoever takes over remembers
+//! nothing.
 //!
 //! Mirrors `infra/src/mover/driver.rs` and `driver/*`. A mover goes by what it remembers: the catalog and the pods refuse what
 //! is out of date. `verifying` compares nothing here: what the model shows holds without comparisons, which are there to
@@ -81,7 +81,6 @@ fn plan(g: &Safeguards, s: &mut State, m: usize) {
             mv: mover.mv,
             owner: mover.owner,
             terms: mover.terms,
-            seen: mover.seen,
             pc,
             at: mv.state,
             ..Mover::IDLE
@@ -96,7 +95,7 @@ fn applied(s: &State, number: u8) -> Set {
 }
 
 /// The pod that a step is about; `None` for a step of the catalog.
-fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
+pub(crate) fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
     let mv = catalog::mv(s, mover.mv);
     match mover.pc {
         Pc::TakeSource
@@ -136,39 +135,53 @@ fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
     }
 }
 
-/// A mover's next step: something it does at once, or a transaction that it sends. `None`: it has to wait.
-pub(crate) fn send(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
+/// A mover's next step: in the catalog, at a pod, or only a look. `None`: it has to wait.
+pub(crate) fn go(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
     let mover = s.movers[m];
-    if mover.pc == Pc::Idle || mover.out.is_some() {
+    if mover.pc == Pc::Idle {
         return None;
     }
-    let pod = pod_of(s, &mover);
-    if let Some(pod) = pod {
-        let now = terms(s, mover.mv);
-        let mv = catalog::mv(s, mover.mv);
-        let known = if pod == mv.source {
-            mover.terms.0 == now.0
-        } else {
-            mover.terms.1 == now.1
-        };
-        if !known {
-            primary_changed(g, s, m);
-            return Some(());
+    let Some(pod) = pod_of(s, &mover) else {
+        catalog_step(g, s, m);
+        return Some(());
+    };
+    let now = terms(s, mover.mv);
+    let source = pod == catalog::mv(s, mover.mv).source;
+    let known = if source {
+        mover.terms.0 == now.0
+    } else {
+        mover.terms.1 == now.1
+    };
+    if !known {
+        primary_changed(g, s, m);
+        return Some(());
+    }
+    if matches!(
+        mover.pc,
+        Pc::From | Pc::CopyRead | Pc::Collect | Pc::Read | Pc::Still
+    ) {
+        return look(g, s, m, pod);
+    }
+    let op = op(&mover, pod);
+    let done = if mover.open {
+        pods::commit(s, &op);
+        Ok(())
+    } else if pods::on_rows(op.what) {
+        match pods::begin(g, s, &op) {
+            Ok(true) => {
+                s.movers[m].open = true;
+                return Some(());
+            }
+            Ok(false) => return None,
+            Err(refused) => Err(refused),
         }
-    }
-    match mover.pc {
-        Pc::From | Pc::CopyRead | Pc::Collect | Pc::Read | Pc::Still => look(g, s, m, pod?),
-        _ => match pod {
-            Some(pod) => {
-                s.movers[m].out = Some(op(&mover, pod));
-                Some(())
-            }
-            None => {
-                catalog_step(g, s, m);
-                Some(())
-            }
-        },
-    }
+    } else if pods::lock_free(g, s, pod) {
+        pods::change(g, s, op)
+    } else {
+        return None;
+    };
+    heard(g, s, m, &op, done);
+    Some(())
 }
 
 fn op(mover: &Mover, pod: u8) -> Op {
@@ -182,7 +195,6 @@ fn op(mover: &Mover, pod: u8) -> Op {
         mv: mover.mv,
         owner: mover.owner,
         what: mover.pc,
-        open: false,
         rows: if carries { mover.rows } else { 0 },
         data: if carries { mover.data } else { Data::default() },
         upto: if mover.pc == Pc::Apply { mover.seen } else { 0 },
@@ -219,15 +231,18 @@ fn look(g: &Safeguards, s: &mut State, m: usize, pod: u8) -> Option<()> {
         Pc::Collect => {
             let seen = mover.seen | there.logged;
             let done = applied(s, mover.mv);
+            let rows = changed(seen & !done);
             let mover = &mut s.movers[m];
-            mover.seen = seen;
-            mover.rows = changed(seen & !done);
             mover.pc = match mover.fence {
-                _ if mover.rows != 0 => Pc::Read,
+                _ if rows != 0 => Pc::Read,
                 None => Pc::CaughtUp,
                 Some(fence) if fence & !done == 0 => Pc::Followed,
                 Some(_) => return None,
             };
+            if rows != 0 {
+                mover.seen = seen;
+                mover.rows = rows;
+            }
         }
         Pc::Read => {
             if g.wait_executed && mover.seen & !there.executed != 0 {
@@ -303,14 +318,12 @@ const fn after_switch(g: &Safeguards) -> Pc {
 }
 
 /// A mover hears of its transaction.
-pub(crate) fn heard(g: &Safeguards, s: &mut State, m: usize, answer: Result<(), Refused>) {
-    let op = s.movers[m].out.take();
-    let (Some(op), mv) = (op, s.movers[m].mv) else {
-        return;
-    };
+fn heard(g: &Safeguards, s: &mut State, m: usize, op: &Op, answer: Result<(), Refused>) {
+    s.movers[m].open = false;
     if answer.is_err() {
         return refused(g, s, m);
     }
+    let mv = op.mv;
     let next = match op.what {
         Pc::TakeSource => Pc::TakeTarget,
         Pc::TakeTarget => return plan(g, s, m),
@@ -343,7 +356,15 @@ pub(crate) fn heard(g: &Safeguards, s: &mut State, m: usize, answer: Result<(), 
             }
         }
         Pc::Serving => Pc::Moved,
-        Pc::Moved => Pc::HandedOver,
+        Pc::Moved => {
+            let target = catalog::mv(s, mv).target;
+            if let Some(row) = s.pod_mut(target).home.as_mut()
+                && !g.owner_kept
+            {
+                pods::release(g, row);
+            }
+            Pc::HandedOver
+        }
         Pc::Delete => Pc::Release,
         Pc::Release => Pc::Retired,
         Pc::Undo => Pc::Undone,
@@ -355,8 +376,14 @@ pub(crate) fn heard(g: &Safeguards, s: &mut State, m: usize, answer: Result<(), 
     };
     let mover = &mut s.movers[m];
     mover.pc = next;
+    forget(mover);
+}
+
+/// What a mover has read and no longer needs.
+fn forget(mover: &mut Mover) {
     mover.data = Data::default();
     mover.rows = 0;
+    mover.seen = 0;
 }
 
 fn refused(g: &Safeguards, s: &mut State, m: usize) {
@@ -380,14 +407,13 @@ fn lift(g: &Safeguards, s: &mut State, m: usize, why: Why) {
         Pc::Lifted
     };
     mover.fence = None;
-    mover.data = Data::default();
-    mover.rows = 0;
+    forget(mover);
 }
 
 fn primary_changed(g: &Safeguards, s: &mut State, m: usize) {
     let mover = s.movers[m];
     s.movers[m].terms = terms(s, mover.mv);
-    s.movers[m].seen = 0;
+    forget(&mut s.movers[m]);
     if matches!(mover.pc, Pc::TakeSource | Pc::TakeTarget | Pc::Lift) {
         return;
     }
@@ -410,19 +436,24 @@ pub(crate) fn go_on(s: &mut State, m: usize) -> Option<()> {
     Some(())
 }
 
+/// Whether it is where a driver can turn back: not while it takes over or lifts the fence already, nor inside a transaction.
+fn turns(mover: &Mover) -> bool {
+    let early = [
+        Pc::Idle,
+        Pc::TakeSource,
+        Pc::TakeTarget,
+        Pc::Lift,
+        Pc::Lifted,
+    ];
+    !early.contains(&mover.pc) && !mover.open
+}
+
 /// The fence did not close in time: the server says that the lock was not to be had, or the rest takes too long.
 pub(crate) fn miss(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
-    let mover = &mut s.movers[m];
-    let waiting = mover.out.is_none_or(|op| op.what == Pc::Fence);
-    let fenced = mover.at == MoveState::Fenced;
-    let early = matches!(
-        mover.pc,
-        Pc::TakeSource | Pc::TakeTarget | Pc::Lift | Pc::Lifted
-    );
-    if !fenced || early || !waiting {
+    let mover = s.movers[m];
+    if mover.at != MoveState::Fenced || !turns(&mover) {
         return None;
     }
-    mover.out = None;
     lift(g, s, m, Why::Missed);
     Some(())
 }
@@ -430,49 +461,42 @@ pub(crate) fn miss(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
 /// It cannot go on as it is.
 pub(crate) fn fail(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
     let mover = s.movers[m];
-    let may = mover.pc != Pc::Idle && mover.at.after(MoveEvent::Fail).is_some();
-    let early = matches!(
-        mover.pc,
-        Pc::TakeSource | Pc::TakeTarget | Pc::Lift | Pc::Lifted
-    );
-    if !may || early || mover.out.is_some() || catalog::switched(s, mover.mv) {
+    let may = mover.at.after(MoveEvent::Fail).is_some();
+    if !may || !turns(&mover) || catalog::switched(s, mover.mv) {
         return None;
     }
     lift(g, s, m, Why::Fail);
     Some(())
 }
 
-/// A control server is killed. What it had sent may still happen.
-pub(crate) fn crash(s: &mut State, m: usize) -> Option<()> {
-    let mover = s.movers[m];
-    if mover.pc == Pc::Idle {
+/// A mover's connection is cut, or it is killed, inside a transaction on rows: the server rolls it back.
+pub(crate) fn cut(s: &mut State, m: usize) -> Option<()> {
+    if !s.movers[m].open {
         return None;
     }
-    orphan(s, m)?;
     s.movers[m] = Mover::IDLE;
     Some(())
 }
 
-/// What a mover has sent is on its own from now on. A transaction on rows that has not begun never will.
-fn orphan(s: &mut State, m: usize) -> Option<()> {
-    if let Some(op) = s.movers[m].out.take()
-        && (op.open || !pods::on_rows(op.what))
-    {
-        *s.orphans.iter_mut().find(|slot| slot.is_none())? = Some(op);
+/// A mover does not learn what became of its fence and gives it up under its old number, which it must not.
+pub(crate) fn lose_answer(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
+    let mover = s.movers[m];
+    if mover.pc != Pc::Fence {
+        return None;
     }
+    s.late = Some(op(&mover, pod_of(s, &mover)?));
+    lift(g, s, m, Why::Missed);
     Some(())
 }
 
-/// A mover does not learn what became of its update and goes on under its old number, which it must not.
-pub(crate) fn lose_answer(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
-    let op = s.movers[m].out?;
-    if pods::on_rows(op.what) {
+/// Then it happens after all.
+pub(crate) fn late(g: &Safeguards, s: &mut State) -> Option<()> {
+    let op = s.late.take()?;
+    if !pods::lock_free(g, s, op.pod) {
         return None;
     }
-    orphan(s, m)?;
-    if op.what == Pc::Fence {
-        lift(g, s, m, Why::Missed);
-    }
+    // Nobody is there to hear that it was refused.
+    let _ = pods::change(g, s, op);
     Some(())
 }
 

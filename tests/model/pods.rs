@@ -44,17 +44,17 @@ pub(crate) fn runs(s: &State, to: At, access: Access) -> bool {
     decide(to.0, s.pod(to.0).home.as_ref(), to, 0, access) == Verdict::Run
 }
 
-/// Transactions of movers on their way, whether their mover lives or not.
-pub(crate) fn ops(s: &State) -> impl Iterator<Item = &Op> {
-    let alive = s.movers.iter().filter_map(|m| m.out.as_ref());
-    alive.chain(s.orphans.iter().flatten())
+/// The pod at which a mover's transaction on rows has begun.
+fn busy(s: &State) -> impl Iterator<Item = u8> + '_ {
+    let open = s.movers.iter().filter(|m| m.open);
+    open.filter_map(|m| crate::mover::pod_of(s, m))
 }
 
 /// Whether the exclusive lock on a pod's home is free: every write and every mover's transaction on rows holds it shared.
 pub(crate) fn lock_free(g: &Safeguards, s: &State, pod: u8) -> bool {
-    let writes = s.clients.txs.iter().map(|txs| txs[usize::from(pod)]);
-    let writing = g.share_lock && writes.into_iter().any(|tx| tx != Tx::None);
-    !writing && !ops(s).any(|op| op.open && op.pod == pod)
+    let mut writes = s.clients.txs.iter().map(|txs| txs[usize::from(pod)]);
+    let writing = g.share_lock && writes.any(|tx| tx != Tx::None);
+    !writing && !busy(s).any(|at| at == pod)
 }
 
 /// Whether it is a transaction on rows, which lasts, rather than a change of the home.
@@ -62,25 +62,10 @@ pub(crate) const fn on_rows(what: Pc) -> bool {
     matches!(what, Pc::Copy | Pc::Apply | Pc::Delete | Pc::DeleteLeftover)
 }
 
-/// Whether a transaction can go on now, or waits for a lock.
-pub(crate) fn can_run(g: &Safeguards, s: &State, op: &Op) -> bool {
-    if !on_rows(op.what) {
-        return lock_free(g, s, op.pod);
-    }
-    // Two of a move's transactions on rows change the same row of `move_mark`: the second waits.
-    op.open || !ops(s).any(|other| other.open && other.pod == op.pod)
-}
-
-/// The next step of a transaction at its pod: a change of a home is one; a transaction on rows begins, then commits.
-/// `Ok(true)` is over.
-pub(crate) fn run(g: &Safeguards, s: &mut State, op: &mut Op) -> Result<bool, Refused> {
-    if !on_rows(op.what) {
-        change(g, s, *op)?;
-        return Ok(true);
-    }
-    if op.open {
-        commit(s, op);
-        return Ok(true);
+/// Begins a transaction on rows. `Ok(false)`: two of a move's change the same row of `move_mark`, so the second waits.
+pub(crate) fn begin(g: &Safeguards, s: &State, op: &Op) -> Result<bool, Refused> {
+    if busy(s).any(|at| at == op.pod) {
+        return Ok(false);
     }
     let row = s.pod(op.pod).home;
     if op.what == Pc::DeleteLeftover && !g.leftover_taken {
@@ -88,11 +73,11 @@ pub(crate) fn run(g: &Safeguards, s: &mut State, op: &mut Op) -> Result<bool, Re
     } else if g.row_owner {
         owned(g, row.as_ref(), op)?;
     }
-    op.open = true;
-    Ok(false)
+    Ok(true)
 }
 
-fn commit(s: &mut State, op: &Op) {
+/// Commits it.
+pub(crate) fn commit(s: &mut State, op: &Op) {
     let pod = s.pod_mut(op.pod);
     match op.what {
         Pc::Delete | Pc::DeleteLeftover => pod.data = crate::state::Data::default(),
@@ -122,20 +107,22 @@ fn may_take(g: &Safeguards, row: &Home, op: &Op) -> Result<(), Refused> {
     let may = if g.owner_kept {
         row.owner < op.owner || (row.owner == op.owner && (row.mv == op.mv || row.mv == 0))
     } else {
-        row.mv == 0 || (row.mv == op.mv && row.owner <= op.owner)
+        let free = row.mv == 0 || row.state == HomeState::Moved;
+        free || (row.mv == op.mv && row.owner <= op.owner)
     };
     if may { Ok(()) } else { Err(Refused) }
 }
 
 /// No move's any more.
-fn release(g: &Safeguards, row: &mut Home) {
+pub(crate) fn release(g: &Safeguards, row: &mut Home) {
     row.mv = 0;
     if !g.owner_kept {
         row.owner = 0;
     }
 }
 
-fn change(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
+/// Changes a home, in one transaction under its exclusive lock.
+pub(crate) fn change(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
     let mv = s.catalog.moves[usize::from(op.mv) - 1].ok_or(Refused)?;
     let found = s.pod(op.pod).home;
     if op.what == Pc::Incoming {

@@ -133,7 +133,7 @@ fn driven(s: &State) -> bool {
 fn way_on(p: &Protocol, s: &State) -> bool {
     let mut s = *s;
     s.movers = [Mover::IDLE; 2];
-    s.orphans = [None; 2];
+    s.late = None;
     s.spent = Default::default();
     for pod in clients::pods_in_use() {
         for w in 0..s.clients.txs.len() {
@@ -187,24 +187,13 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
                 }
                 _ => mover::take(g, &mut s, 0, next),
             }
-        } else if let Some(mut op) = s.movers[0].out {
-            if lost == Some(op.pod) {
-                // What is left there waits, and keeps nothing else waiting.
-                if catalog::mv(&s, op.mv).state.is_open() {
-                    return false;
-                }
-                s.movers[0] = Mover::IDLE;
-                continue;
-            }
-            if !pods::can_run(g, &s, &op) {
+        } else if lost.is_some() && lost == mover::pod_of(&s, &s.movers[0]) {
+            // What is left there waits, and keeps nothing else waiting.
+            if catalog::mv(&s, s.movers[0].mv).state.is_open() {
                 return false;
             }
-            match pods::run(g, &mut s, &mut op) {
-                Ok(false) => s.movers[0].out = Some(op),
-                Ok(true) => mover::heard(g, &mut s, 0, Ok(())),
-                Err(refused) => mover::heard(g, &mut s, 0, Err(refused)),
-            }
-        } else if mover::send(g, &mut s, 0).is_none() {
+            s.movers[0] = Mover::IDLE;
+        } else if mover::go(g, &mut s, 0).is_none() {
             return false;
         }
     }

@@ -7,8 +7,8 @@ use shared::moves::MoveState;
 use stateright::{Model, Property};
 
 use crate::safeguards::{Bounds, Safeguards};
-use crate::state::{MOVERS, ORPHANS, Pc, State, Tx, WRITES};
-use crate::{catalog, clients, mover, pods, properties};
+use crate::state::{MOVERS, Pc, State, Tx, WRITES};
+use crate::{catalog, clients, mover, properties};
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +21,14 @@ pub(crate) enum Action {
     Finish,
     /// A control server takes this move.
     Take(usize, u8),
-    /// It goes on: looks, steps in the catalog, or sends a transaction.
-    Send(usize),
-    /// Its transaction goes on at the pod, and it hears of the end.
-    Arrive(usize),
+    /// It does its next step.
+    Go(usize),
     GoOn(usize),
     Miss(usize),
     Fail(usize),
-    Crash(usize),
+    Cut(usize),
     LoseAnswer(usize),
-    /// A transaction without a mover goes on, or is rolled back.
-    Late(usize),
-    Drop(usize),
+    Late,
     /// Without the safeguard: another control server opens the source first, then marks the move.
     AbortAtPod,
     /// A write reaches a pod, by this placement.
@@ -98,37 +94,27 @@ impl Protocol {
 
     fn movers(&self, s: &State, actions: &mut Vec<Action>) {
         let b = &self.bounds;
-        let idle = s.movers.iter().position(|m| m.mv == 0);
-        if let Some(m) = idle
-            && s.catalog.owner < b.owners
-        {
-            let moves = 1..=catalog::latest(s);
-            let wanted = moves.filter(|&n| catalog::wants_mover(&catalog::mv(s, n)));
-            actions.extend(wanted.map(|number| Action::Take(m, number)));
+        if s.catalog.owner < b.owners {
+            for number in 1..=catalog::latest(s) {
+                if catalog::wants_mover(&catalog::mv(s, number)) {
+                    actions.extend((0..MOVERS).map(|m| Action::Take(m, number)));
+                }
+            }
         }
         for m in (0..MOVERS).filter(|&m| s.movers[m].mv != 0) {
-            actions.push(Action::GoOn(m));
-            actions.push(if s.movers[m].out.is_some() {
-                Action::Arrive(m)
-            } else {
-                Action::Send(m)
-            });
+            actions.extend([Action::Go(m), Action::GoOn(m), Action::Cut(m)]);
             if s.spent.misses < b.misses {
                 actions.push(Action::Miss(m));
             }
             if s.spent.fails < b.fails {
                 actions.push(Action::Fail(m));
             }
-            if s.spent.crashes < b.crashes {
-                actions.push(Action::Crash(m));
-            }
             if s.spent.unknown < b.unknown {
                 actions.push(Action::LoseAnswer(m));
             }
         }
-        for at in (0..ORPHANS).filter(|&at| s.orphans[at].is_some()) {
-            actions.push(Action::Late(at));
-            actions.push(Action::Drop(at));
+        if s.late.is_some() {
+            actions.push(Action::Late);
         }
     }
 
@@ -189,12 +175,16 @@ impl Protocol {
             Action::Finish => catalog::finish(s, number),
             Action::AbortAtPod => mover::abort_at_pod(s, number),
             Action::Take(m, number) => {
+                if s.movers[m].open || (m > 0 && s.movers[m] == s.movers[m - 1]) {
+                    return None;
+                }
                 mover::take(g, s, m, number);
                 Some(())
             }
-            Action::Send(m) if self.waits_for_caches(s, m) => None,
-            Action::Send(m) => mover::send(g, s, m),
-            Action::Arrive(m) => self.arrive(s, m),
+            Action::Go(m) if self.waits_for_caches(s, m) => None,
+            Action::Go(m) => mover::go(g, s, m),
+            Action::Cut(m) => mover::cut(s, m),
+            Action::Late => mover::late(g, s),
             Action::GoOn(m) => mover::go_on(s, m),
             Action::Miss(m) => {
                 s.spent.misses += 1;
@@ -204,18 +194,9 @@ impl Protocol {
                 s.spent.fails += 1;
                 mover::fail(g, s, m)
             }
-            Action::Crash(m) => {
-                s.spent.crashes += 1;
-                mover::crash(s, m)
-            }
             Action::LoseAnswer(m) => {
                 s.spent.unknown += 1;
                 mover::lose_answer(g, s, m)
-            }
-            Action::Late(at) => self.late(s, at),
-            Action::Drop(at) => {
-                s.orphans[at] = None;
-                Some(())
             }
             Action::Begin(w, at) => clients::begin(b, s, w, s.catalog.placed[usize::from(at)]),
             Action::BeginJob(w, pod) => clients::begin_job(b, s, w, pod),
@@ -262,31 +243,6 @@ impl Protocol {
         let pod = s.pod(catalog::mv(s, mover.mv).source);
         let now = pod.home.map(|home| (home.epoch, home.state));
         pod.cached.is_some() && pod.cached != now
-    }
-
-    fn arrive(&self, s: &mut State, m: usize) -> Option<()> {
-        let g = &self.safeguards;
-        let mut op = s.movers[m].out?;
-        if !pods::can_run(g, s, &op) {
-            return None;
-        }
-        match pods::run(g, s, &mut op) {
-            Ok(false) => s.movers[m].out = Some(op),
-            Ok(true) => mover::heard(g, s, m, Ok(())),
-            Err(refused) => mover::heard(g, s, m, Err(refused)),
-        }
-        Some(())
-    }
-
-    fn late(&self, s: &mut State, at: usize) -> Option<()> {
-        let g = &self.safeguards;
-        let mut op = s.orphans[at]?;
-        if !pods::can_run(g, s, &op) {
-            return None;
-        }
-        let over = pods::run(g, s, &mut op).unwrap_or(true);
-        s.orphans[at] = (!over).then_some(op);
-        Some(())
     }
 }
 

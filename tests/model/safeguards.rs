@@ -77,12 +77,11 @@ pub(crate) struct Bounds {
     pub(crate) job: bool,
     /// Whether a session reads, from primaries, replicas and through cached homes.
     pub(crate) reader: bool,
-    /// Owner numbers given out: one more than the takeovers.
+    /// Owner numbers given out: each time a control server takes a move, at first, after a kill, or because it believes the
+    /// former to be gone.
     pub(crate) owners: u8,
-    /// Control servers that may be killed and started again.
-    pub(crate) crashes: u8,
     /// Updates of homes whose outcome a mover does not learn and goes on under its old number, which it must not: it takes
-    /// the move anew, and that is a crash here.
+    /// the move anew.
     pub(crate) unknown: u8,
     /// Fences given up.
     pub(crate) misses: u8,
@@ -110,7 +109,6 @@ impl Bounds {
         job: false,
         reader: false,
         owners: 2,
-        crashes: 0,
         unknown: 0,
         misses: 0,
         fails: 0,

@@ -6,14 +6,13 @@
 //! | [`Pod`] | the shop's rows, binlog and `move_mark` of one pod |
 //! | [`Catalog`], [`Move`] | tables `placement` and `move`, `infra/src/catalog/moves.rs` |
 //! | [`Mover`] | one control server's driver of one move, `infra/src/mover/driver.rs` |
-//! | [`Op`] | one transaction of a mover at a pod: sent, on its way, or queued behind a lock |
+//! | [`Op`] | one transaction of a mover at a pod |
 //! | [`Clients`] | requests by way of edges, `edge/src/retry.rs`, `pod/src/db.rs` |
 //!
 //! One shop. Its rows are `stock` (row 0: each write adds one) and one idempotency row for each write (row 1 + write).
 
 use shared::home::HomeState;
 use shared::moves::{MoveState, ResumePoint};
-use std::hash::{Hash, Hasher};
 
 /// Pods: A owns the shop first, B is the target of the first move, C takes part where a test needs a third.
 pub(crate) const PODS: usize = 3;
@@ -21,10 +20,9 @@ pub(crate) const PODS: usize = 3;
 pub(crate) const WRITES: usize = 2;
 /// Moves of the shop, one after the other.
 pub(crate) const MOVES: usize = 2;
-/// Control servers.
+/// Control servers that remember something. One that stands still for ever is one that was killed: the next takes its place.
+/// One that stands still and goes on later has all its steps come late: row writes, deletes, and updates that were queued.
 pub(crate) const MOVERS: usize = 2;
-/// Transactions whose mover is gone.
-pub(crate) const ORPHANS: usize = 2;
 
 /// A set of the clients' transactions, one bit each: what MySQL calls a GTID set. Write w may commit twice, as bits 2w
 /// and 2w + 1, if the first was lost. A transaction of a mover is told by its mark and needs no bit.
@@ -50,7 +48,7 @@ pub(crate) const fn changed(set: Set) -> Rows {
 }
 
 /// The shop's rows at one server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub(crate) struct Data {
     /// How often any write was applied.
     pub(crate) stock: u8,
@@ -81,24 +79,8 @@ pub(crate) struct Home {
     pub(crate) owner: u8,
 }
 
-impl Hash for Home {
-    fn hash<H: Hasher>(&self, h: &mut H) {
-        let mark = self.mark.map_or(0, |(pod, epoch)| 1 + pod * 16 + epoch);
-        h.write_u64(u64::from_be_bytes([
-            self.epoch,
-            self.state as u8,
-            mark,
-            self.mv,
-            self.owner,
-            0,
-            0,
-            0,
-        ]));
-    }
-}
-
 /// One pod's database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) home: Option<Home>,
     pub(crate) data: Data,
@@ -120,7 +102,7 @@ pub(crate) struct Pod {
 }
 
 /// A move in the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) state: MoveState,
     pub(crate) source: u8,
@@ -140,7 +122,7 @@ pub(crate) struct Move {
 }
 
 /// The catalog's part that matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Catalog {
     /// All placements that ever were, in order; the last is the current one. Any edge may still have any of them.
     pub(crate) placed: [At; MOVES + 1],
@@ -151,7 +133,7 @@ pub(crate) struct Catalog {
 }
 
 /// Where a mover stands: what it does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pc {
     Idle,
     TakeSource,
@@ -191,7 +173,7 @@ pub(crate) enum Pc {
 }
 
 /// Why a mover lifts a fence or stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Missed,
     Primary,
@@ -199,14 +181,12 @@ pub(crate) enum Why {
 }
 
 /// One transaction of a mover at a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Op {
     pub(crate) pod: u8,
     pub(crate) mv: u8,
     pub(crate) owner: u8,
     pub(crate) what: Pc,
-    /// A transaction on rows that has begun: it has compared the owner and holds the home's share lock.
-    pub(crate) open: bool,
     pub(crate) rows: Rows,
     pub(crate) data: Data,
     pub(crate) upto: Set,
@@ -214,8 +194,8 @@ pub(crate) struct Op {
     pub(crate) lift: bool,
 }
 
-/// The memory of one control server. A crash makes it [`Mover::IDLE`] again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The memory of one control server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mover {
     pub(crate) mv: u8,
     pub(crate) owner: u8,
@@ -232,8 +212,8 @@ pub(crate) struct Mover {
     pub(crate) fence: Option<Set>,
     /// Terms of source and target when it connected.
     pub(crate) terms: (u8, u8),
-    /// Sent to a pod, the answer awaited.
-    pub(crate) out: Option<Op>,
+    /// Its transaction on rows has begun: it has compared the owner and holds the home's share lock.
+    pub(crate) open: bool,
 }
 
 impl Mover {
@@ -248,7 +228,7 @@ impl Mover {
         seen: 0,
         fence: None,
         terms: (0, 0),
-        out: None,
+        open: false,
     };
 
     /// An order of movers: which of the two control servers is which says nothing, so states are kept in this order.
@@ -256,13 +236,13 @@ impl Mover {
         (
             (self.mv, self.owner, self.pc, self.at as u8, self.why),
             (self.data, self.rows, self.seen, self.fence, self.terms),
-            self.out,
+            self.open,
         )
     }
 }
 
 /// One attempt of a write at one pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tx {
     None,
     /// Its home was read and allowed it at this epoch.
@@ -272,7 +252,7 @@ pub(crate) enum Tx {
 }
 
 /// What the shop's customers have done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Clients {
     /// Writes whose success a client was told.
     pub(crate) acked: u8,
@@ -285,9 +265,8 @@ pub(crate) struct Clients {
 }
 
 /// Faults and orders so far: each kind is bounded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Spent {
-    pub(crate) crashes: u8,
     pub(crate) unknown: u8,
     pub(crate) misses: u8,
     pub(crate) fails: u8,
@@ -297,12 +276,13 @@ pub(crate) struct Spent {
 }
 
 /// A state of everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) pods: [Pod; PODS],
     pub(crate) catalog: Catalog,
     pub(crate) movers: [Mover; MOVERS],
-    pub(crate) orphans: [Option<Op>; ORPHANS],
+    /// An update whose mover has gone on without it.
+    pub(crate) late: Option<Op>,
     pub(crate) clients: Clients,
     pub(crate) spent: Spent,
 }
@@ -341,7 +321,7 @@ impl State {
                 owner: 0,
             },
             movers: [Mover::IDLE; MOVERS],
-            orphans: [None; ORPHANS],
+            late: None,
             clients: Clients {
                 acked: 0,
                 tries: [0; WRITES],
@@ -366,6 +346,5 @@ impl State {
         if self.movers[1].rank() < self.movers[0].rank() {
             self.movers.swap(0, 1);
         }
-        self.orphans.sort_unstable();
     }
 }
