@@ -206,7 +206,7 @@ fn is_of(column: &Column, defined: &str) -> bool {
         | (Kind::Char(..), "char" | "binary")
         | (Kind::Varchar(_), "varchar" | "varbinary") => true,
         (Kind::Blob(_), "json") => column.json,
-        (Kind::Blob(_), other) => {
+        (Kind::Blob(_), other) if !column.json => {
             let known = ["text", "blob", "vector", "point", "polygon", "linestring"];
             known.iter().any(|kind| other.ends_with(kind))
                 || other.starts_with("geom")

@@ -3,7 +3,7 @@
 //! A place to resume from is only where a transaction ends: at its XID or COMMIT, or at a statement that is one by itself.
 //! What cannot be followed exactly is an error that names the transaction; nothing is skipped.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use shared::gtid::Gtid;
@@ -12,14 +12,15 @@ use shared::{PodId, ShopId};
 use super::bytes::{Bytes, Unreadable};
 use super::event::{self, Event, kind};
 use super::query::{Look, Meaning, Query, meaning};
-use super::rows::{Layout, RowsEvent};
-use super::table_map::{Columns, Named};
+use super::rows::RowsEvent;
 use crate::mover::error::MoveError;
 use crate::mover::table::Table;
 use crate::pod_store::DATABASE;
+use described::{Described, Mapped};
 
-/// The table that a mover writes its marks to; its key begins with the move.
-const MARKS: &str = "move_mark";
+// Tables, as the present transaction numbers them.
+mod described;
+
 /// The number that stands for no table: such an event only ends a statement.
 const NO_TABLE: u64 = 0xff_ffff;
 /// Transactions in two steps of others that are waited for: each is a name. No server of a shop has so many.
@@ -66,30 +67,11 @@ struct Open {
     ours: bool,
 }
 
-/// What a number of a table means in the present transaction.
-#[derive(Debug)]
-enum Mapped {
-    /// Nothing to a mover.
-    Other,
-    /// A table of shops.
-    Tenant(usize, Arc<Layout>),
-    /// The table of marks.
-    Marks(Arc<Layout>),
-    /// A table of shops that is not what it was.
-    Changed(String),
-}
-
-/// A description of a table, and what it means.
-type Known = (Vec<u8>, Result<Arc<Layout>, String>);
-
 /// Puts events together.
 #[derive(Debug)]
 pub(super) struct Transactions {
     watch: Watch,
-    names: HashMap<String, usize>,
-    mapped: HashMap<u64, Mapped>,
-    /// Descriptions rarely change from one event to the next. The last is that of the marks.
-    known: Vec<Option<Known>>,
+    described: Described,
     open: Option<Open>,
     /// Transactions of others in two steps that are between them.
     prepared: HashSet<String>,
@@ -109,12 +91,9 @@ impl From<Unreadable> for Fault {
 
 impl Transactions {
     pub(super) fn new(watch: Watch) -> Self {
-        let tables = watch.tables.iter().enumerate();
         Self {
-            names: tables.map(|(at, table)| (table.name.clone(), at)).collect(),
-            known: watch.tables.iter().map(|_| None).chain([None]).collect(),
+            described: Described::new(Arc::clone(&watch.tables)),
             watch,
-            mapped: HashMap::new(),
             open: None,
             prepared: HashSet::new(),
         }
@@ -129,13 +108,24 @@ impl Transactions {
                 let (Fault::Schema(text) | Fault::Binlog(text)) = fault;
                 out.truncate(before);
                 out.push(Seen::Odd(self.told(&text)));
-                // A statement that is a transaction by itself ends here all the same.
-                if event.kind == kind::QUERY && self.open.as_ref().is_some_and(|o| !o.begun) {
-                    self.end(out);
-                }
+                self.go_on(event, out);
                 Ok(())
             }
             Err(fault) => Err(self.error(fault)),
+        }
+    }
+
+    /// After a fault: what ends a transaction ends it all the same.
+    fn go_on(&mut self, event: &Event<'_>, out: &mut Vec<Seen>) {
+        match event.kind {
+            kind::QUERY if self.open.as_ref().is_some_and(|open| !open.begun) => self.end(out),
+            kind::XA_PREPARE => self.end(out),
+            kind::GTID | kind::GTID_TAGGED => {
+                self.end(out);
+                // One that has no name has no end to tell of either.
+                let _ = self.begin(event);
+            }
+            _ => {}
         }
     }
 
@@ -225,20 +215,16 @@ impl Transactions {
     }
 
     fn end(&mut self, out: &mut Vec<Seen>) {
-        self.mapped.clear();
+        self.described.clear();
         if let Some(open) = self.open.take() {
             out.push(Seen::End(open.gtid, open.at_ms));
         }
     }
 
     fn statement(&mut self, query: &Query<'_>, out: &mut Vec<Seen>) -> Result<(), Fault> {
-        let is_tenant = |name: &str| {
-            // Names of tables may have large letters; the statement's words have none.
-            self.names.contains_key(name) || self.names.keys().any(|n| n.eq_ignore_ascii_case(name))
-        };
         let look = Look {
             database: DATABASE,
-            is_tenant: &is_tenant,
+            is_tenant: &|name| self.described.has(name),
         };
         let meaning = meaning(query, &look);
         let Some(open) = &mut self.open else {
@@ -303,51 +289,10 @@ impl Transactions {
     }
 
     fn map(&mut self, event: &Event<'_>) -> Result<(), Fault> {
-        let named = Named::parse(event.body)?;
-        let ours = named.database == DATABASE.as_bytes();
-        let name = std::str::from_utf8(named.table).ok().filter(|_| ours);
-        let marks = self.watch.tables.len();
-        let index = name.and_then(|name| match name {
-            MARKS => Some(marks),
-            name => self.names.get(name).copied(),
-        });
-        let mapped = match index {
-            None => Mapped::Other,
-            Some(index) => match self.layout(index, named.description()) {
-                Ok(layout) if index == marks => Mapped::Marks(layout),
-                Ok(layout) => Mapped::Tenant(index, layout),
-                Err(text) => Mapped::Changed(format!("table {}: {text}", name.unwrap_or_default())),
-            },
-        };
-        if let (Mapped::Changed(text), false) = (&mapped, self.watch.goes_on) {
-            return Err(Fault::Schema(text.clone()));
+        match self.described.take(event)? {
+            Mapped::Changed(text) if !self.watch.goes_on => Err(Fault::Schema(text.clone())),
+            Mapped::Changed(_) | Mapped::Other | Mapped::Tenant(..) | Mapped::Marks(_) => Ok(()),
         }
-        self.mapped.insert(named.id, mapped);
-        Ok(())
-    }
-
-    fn layout(&mut self, index: usize, description: &[u8]) -> Result<Arc<Layout>, String> {
-        let known = self.known.get_mut(index).ok_or("no such table")?;
-        if let Some((same, layout)) = known
-            && same == description
-        {
-            return layout.clone();
-        }
-        let read = || {
-            let columns = Columns::parse(description).map_err(|why| why.to_string())?;
-            let key = match self.watch.tables.get(index) {
-                Some(table) => {
-                    columns.compare(table)?;
-                    table.key.clone()
-                }
-                None => vec![0],
-            };
-            let layout = Layout::new(columns, key).map_err(|why| why.to_string())?;
-            Ok(Arc::new(layout))
-        };
-        let layout = read();
-        *known = Some((description.to_vec(), layout.clone()));
-        layout
     }
 
     fn rows(&mut self, event: &Event<'_>, out: &mut Vec<Seen>) -> Result<(), Fault> {
@@ -358,7 +303,7 @@ impl Transactions {
         if rows.table == NO_TABLE {
             return Ok(());
         }
-        match self.mapped.get(&rows.table) {
+        match self.described.get(rows.table) {
             None => Err("rows of a table that was not described".to_owned().into()),
             Some(Mapped::Other) => Ok(()),
             Some(Mapped::Changed(text)) => Err(Fault::Schema(text.clone())),

@@ -10,6 +10,7 @@ fn column(data_type: &str, kind: Value) -> Column {
         kind,
         data_type: data_type.into(),
         charset: None,
+        digits: None,
         octets: 0,
         nullable: false,
         generated: false,
