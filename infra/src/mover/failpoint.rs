@@ -4,6 +4,10 @@
 //! which after it means that nobody knows), `twice` (the step is done two times). It happens once: `PODHOST_FAILPOINT_FILE`
 //! names a file that is made when it happens, and while that file is there it does not happen again. So a control server
 //! that is started again by its supervisor with the same environment goes on.
+//!
+//! With `PODHOST_FAILPOINT_DIR` there may be one for each shop at a time, without a new start: a file
+//! `<shop>.<step>.<place>` whose text is `what`. It is renamed to `....happened` when it happens; a stopped step goes on
+//! when that is taken away.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -62,19 +66,23 @@ fn parse(text: &str, file: &Path) -> Option<Point> {
         "after" => Place::After,
         _ => return None,
     };
-    let what = match words.next()? {
-        "stop" => What::Stop,
-        "kill" => What::Kill,
-        "error" => What::Error,
-        "twice" => What::Twice,
-        _ => return None,
-    };
+    let what = what(words.next()?)?;
     words.next().is_none().then(|| Point {
         step,
         place,
         what,
         file: file.to_owned(),
     })
+}
+
+fn what(word: &str) -> Option<What> {
+    match word {
+        "stop" => Some(What::Stop),
+        "kill" => Some(What::Kill),
+        "error" => Some(What::Error),
+        "twice" => Some(What::Twice),
+        _ => None,
+    }
 }
 
 /// Whether it happens: the first to make the file.
@@ -86,16 +94,48 @@ fn happens(point: &Point) -> bool {
     made.is_ok()
 }
 
+tokio::task_local! {
+    /// The shop whose move a task drives.
+    static SHOP: u64;
+}
+
+/// Runs a task whose fail points may be a shop's own.
+pub(crate) async fn of_shop<T>(shop: u64, work: impl Future<Output = T>) -> T {
+    SHOP.scope(shop, work).await
+}
+
+/// The shop's own point at a place, if it is there; it has happened then.
+fn own(step: Step, place: Place, wanted: impl Fn(What) -> bool) -> Option<(What, PathBuf)> {
+    let dir = PathBuf::from(std::env::var_os("PODHOST_FAILPOINT_DIR")?);
+    let shop = SHOP.try_with(|shop| *shop).ok()?;
+    let place = match place {
+        Place::Before => "before",
+        Place::After => "after",
+    };
+    let path = dir.join(format!("{shop}.{}.{place}", step.as_str()));
+    let what = what(std::fs::read_to_string(&path).ok()?.trim()).filter(|what| wanted(*what))?;
+    let happened = path.with_extension(format!("{place}.happened"));
+    std::fs::rename(&path, &happened).ok()?;
+    Some((what, happened))
+}
+
 /// What is to happen at a place.
 pub(crate) async fn at(step: Step, place: Place) -> Result<(), MoveError> {
+    if let Some((what, file)) = own(step, place, |what| what != What::Twice) {
+        return happen(step, what, &file).await;
+    }
     let Some(point) = point().filter(|p| p.step == step && p.place == place) else {
         return Ok(());
     };
     if point.what == What::Twice || !happens(point) {
         return Ok(());
     }
-    tracing::warn!(step = step.as_str(), ?place, what = ?point.what, "fail point");
-    match point.what {
+    happen(step, point.what, &point.file).await
+}
+
+async fn happen(step: Step, what: What, file: &Path) -> Result<(), MoveError> {
+    tracing::warn!(step = step.as_str(), ?what, "fail point");
+    match what {
         What::Twice => {}
         What::Kill => {
             let _ = rustix::process::kill_process(
@@ -107,7 +147,7 @@ pub(crate) async fn at(step: Step, place: Place) -> Result<(), MoveError> {
             return Err(MoveError::Waits(format!("fail point {}", step.as_str())));
         }
         What::Stop => {
-            while point.file.exists() {
+            while file.exists() {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         }
@@ -117,7 +157,8 @@ pub(crate) async fn at(step: Step, place: Place) -> Result<(), MoveError> {
 
 /// Whether a step is to be done a second time.
 pub(crate) fn again(step: Step) -> bool {
-    point().is_some_and(|p| p.step == step && p.what == What::Twice && happens(p))
+    own(step, Place::After, |what| what == What::Twice).is_some()
+        || point().is_some_and(|p| p.step == step && p.what == What::Twice && happens(p))
 }
 
 #[cfg(test)]

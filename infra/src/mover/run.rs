@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::ShopId;
 use shared::moves::{MoveId, MoveState};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -120,11 +121,11 @@ pub(crate) async fn run(mover: Arc<Mover>, mut stopping: watch::Receiver<bool>) 
         running.retain(|_, task| !task.is_finished());
         match due(&mover).await {
             Ok(due) => {
-                for work in due {
+                for (work, shop) in due {
                     let mover = &mover;
-                    running
-                        .entry(work)
-                        .or_insert_with(|| tasks.spawn(work_on(Arc::clone(mover), work)));
+                    running.entry(work).or_insert_with(|| {
+                        tasks.spawn(of_shop(shop, work_on(Arc::clone(mover), work)))
+                    });
                 }
             }
             Err(error) => {
@@ -152,13 +153,26 @@ async fn work_on(mover: Arc<Mover>, work: Work) {
     tokio::time::sleep(AGAIN_AFTER).await;
 }
 
+/// A task's fail points may be its shop's own.
+#[cfg(feature = "failpoints")]
+async fn of_shop(shop: ShopId, work: impl Future<Output = ()>) {
+    super::failpoint::of_shop(shop.get(), work).await;
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn of_shop<W: Future<Output = ()>>(_: ShopId, work: W) -> W {
+    work
+}
+
 /// All that is open, a shop that waits first.
-async fn due(mover: &Mover) -> Result<Vec<Work>, CatalogError> {
+async fn due(mover: &Mover) -> Result<Vec<(Work, ShopId)>, CatalogError> {
     let mut moves = mover.catalog.open_moves().await?;
     moves.sort_by_key(|row| !matches!(row.state, MoveState::Fenced | MoveState::Cutover));
     let leftovers = mover.catalog.leftovers().await?;
-    let moves = moves.into_iter().map(|row| Work::Move(row.id));
-    let leftovers = leftovers.into_iter().map(|left| Work::Leftover(left.id));
+    let moves = moves.into_iter().map(|row| (Work::Move(row.id), row.shop));
+    let leftovers = leftovers
+        .into_iter()
+        .map(|left| (Work::Leftover(left.id), left.shop));
     Ok(moves.chain(leftovers).collect())
 }
 

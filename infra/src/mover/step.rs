@@ -183,7 +183,7 @@ macro_rules! step {
                 done = again?;
             }
             failpoint::at(step, Place::After).await?;
-            Ok(done)
+            Ok::<_, $crate::mover::error::MoveError>(done)
         }
     };
 }
