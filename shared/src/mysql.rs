@@ -82,6 +82,11 @@ pub const EVERY: &[Setting] = &[
         "a compressed transaction that cannot be read would be skipped",
     ),
     is(
+        "local_infile",
+        &["ON", "1"],
+        "a move loads a shop's rows by it; `set global local_infile = on`, and the same in the server's defaults file",
+    ),
+    is(
         "sync_binlog",
         &["1"],
         "an acknowledged write would be lost with the power",

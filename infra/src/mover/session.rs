@@ -21,6 +21,12 @@ use super::job::{End, Job};
 mod connect;
 // Which faults pass by themselves.
 mod fault;
+// Transactions that name the move.
+mod owned;
+// Values and names in statements and rows.
+mod value;
+
+pub(crate) use value::{bytes, literal, number, quoted, text};
 
 /// A statement of a mover: a chunk is aimed at a tenth of a second, a slow disk may need a hundred times that.
 pub(crate) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
@@ -121,21 +127,20 @@ impl Session {
         self.rows_within(doing, sql, STATEMENT_LIMIT).await
     }
 
-    /// The same, with its own deadline.
+    /// The same with its own deadline.
     pub(crate) async fn rows_within(
         &mut self,
         doing: &'static str,
         sql: &str,
         limit: Duration,
     ) -> Result<Vec<Row>, MoveError> {
-        self.run(doing, limit, async move |conn| {
-            let answer = match conn.query_iter(sql).await {
-                Ok(mut result) => result.collect_and_drop::<Row>().await,
-                Err(error) => Err(error),
-            };
-            answer
-        })
-        .await
+        let mut conn = self.take(doing)?;
+        let work = async {
+            let mut result = conn.query_iter(sql).await?;
+            result.collect_and_drop::<Row>().await
+        };
+        let answer = self.bounded(limit, work).await;
+        self.settle(doing, limit, conn, answer)
     }
 
     /// The rows of one statement as they come, until `take` has enough (`false`): the rest is not read, and the session
@@ -146,22 +151,23 @@ impl Session {
         sql: &str,
         take: &mut (dyn FnMut(Row) -> bool + Send),
     ) -> Result<(), MoveError> {
-        let whole = self
-            .run(doing, STATEMENT_LIMIT, async move |conn| {
-                let mut result = conn.query_iter(sql).await?;
-                let Some(mut rows) = result.stream::<Row>().await? else {
-                    return Ok(true);
-                };
-                while let Some(row) = rows.next().await {
-                    if !take(row?) {
-                        return Ok(false);
-                    }
+        let mut conn = self.take(doing)?;
+        let work = async {
+            let mut result = conn.query_iter(sql).await?;
+            let Some(mut rows) = result.stream::<Row>().await? else {
+                return Ok(true);
+            };
+            while let Some(row) = rows.next().await {
+                if !take(row?) {
+                    return Ok(false);
                 }
-                drop(rows);
-                result.drop_result().await?;
-                Ok(true)
-            })
-            .await?;
+            }
+            drop(rows);
+            result.drop_result().await?;
+            Ok(true)
+        };
+        let answer = self.bounded(STATEMENT_LIMIT, work).await;
+        let whole = self.settle(doing, STATEMENT_LIMIT, conn, answer)?;
         if !whole {
             self.abandon().await;
             *self = connect::primary(&self.end, &self.stop).await?;
@@ -194,11 +200,11 @@ impl Session {
         sql: &str,
         limit: Duration,
     ) -> Result<Done, MoveError> {
-        self.run(doing, limit, async move |conn| {
-            conn.query_drop(sql).await?;
-            Ok(done(conn))
-        })
-        .await
+        let mut conn = self.take(doing)?;
+        let work = conn.query_drop(sql);
+        let answer = self.bounded(limit, work).await;
+        let done = done(&conn);
+        self.settle(doing, limit, conn, answer).map(|()| done)
     }
 
     /// A `load data local infile` whose file is `data`.
@@ -208,121 +214,16 @@ impl Session {
         sql: &str,
         data: bytes::Bytes,
     ) -> Result<Done, MoveError> {
-        self.run(doing, STATEMENT_LIMIT, async move |conn| {
-            conn.set_infile_handler(async move {
-                // Parts, so that none is larger than a packet may be.
-                let parts = parts(data).into_iter().map(Ok);
-                Ok(futures::stream::iter(parts).boxed())
-            });
-            conn.query_drop(sql).await?;
-            Ok(done(conn))
-        })
-        .await
-    }
-
-    /// Begins a transaction; homes are changed in such a one, by `home.rs` alone.
-    pub(crate) async fn begin(&mut self) -> Result<(), MoveError> {
-        self.exec("begin", "begin").await.map(drop)
-    }
-
-    /// Begins a transaction that may change rows of the shop: it holds the home, which must name this move and this
-    /// owner, whatever its state, and it writes the move's mark for `part` first.
-    pub(crate) async fn begin_owned(&mut self, job: &Job, part: &str) -> Result<(), MoveError> {
-        self.begin_marked(job, part, None).await
-    }
-
-    /// The same; besides, notes in the mark where that part stands.
-    pub(crate) async fn begin_owned_at(
-        &mut self,
-        job: &Job,
-        part: &str,
-        at: &[u8],
-    ) -> Result<(), MoveError> {
-        self.begin_marked(job, part, Some(at)).await
-    }
-
-    async fn begin_marked(
-        &mut self,
-        job: &Job,
-        part: &str,
-        at: Option<&[u8]>,
-    ) -> Result<(), MoveError> {
-        self.begin().await?;
-        let home = format!(
-            "select move_id, owner from shop_home where shop_id = {} for share",
-            job.shop
-        );
-        let rows = self.rows("read the home", &home).await?;
-        let found = rows.first().map(|row| (text(row, 0), number(row, 1)));
-        let ours = found.as_ref().is_some_and(|(id, owner)| {
-            id.as_deref() == Some(job.id.to_string().as_str()) && *owner == Some(job.owner)
+        let mut conn = self.take(doing)?;
+        conn.set_infile_handler(async move {
+            // Parts, so that none is larger than a packet may be.
+            let parts = parts(data).into_iter().map(Ok);
+            Ok(futures::stream::iter(parts).boxed())
         });
-        if !ours {
-            let found = match found {
-                None => "there is none".to_owned(),
-                Some((id, owner)) => format!(
-                    "move {}, owner {}",
-                    id.as_deref().unwrap_or("none"),
-                    owner.unwrap_or(0)
-                ),
-            };
-            self.rollback().await?;
-            return Err(MoveError::NotOwner {
-                pod: self.end.pod,
-                found,
-            });
-        }
-        self.mark(job, part, at).await
-    }
-
-    /// Writes the mark of a part: what tells this transaction from everybody else's.
-    pub(crate) async fn mark(
-        &mut self,
-        job: &Job,
-        part: &str,
-        at: Option<&[u8]>,
-    ) -> Result<(), MoveError> {
-        let (id, part) = (job.id, literal(part.as_bytes()));
-        let (value, keep) = match at {
-            Some(at) => (literal(at), "at = new.at, "),
-            None => ("null".to_owned(), ""),
-        };
-        let sql = format!(
-            "insert into move_mark (move_id, part, changes, at) values ('{id}', _utf8mb4 {part}, 1, {value}) as new \
-             on duplicate key update {keep}changes = move_mark.changes + 1"
-        );
-        self.exec("write the mark", &sql).await.map(drop)
-    }
-
-    /// Where a part of this move stands at this pod.
-    pub(crate) async fn marked(
-        &mut self,
-        job: &Job,
-        part: &str,
-    ) -> Result<Option<Vec<u8>>, MoveError> {
-        let sql = format!(
-            "select at from move_mark where move_id = '{}' and part = _utf8mb4 {}",
-            job.id,
-            literal(part.as_bytes())
-        );
-        let rows = self.rows("read the mark", &sql).await?;
-        Ok(rows
-            .first()
-            .and_then(|row| bytes(row, 0))
-            .map(<[u8]>::to_vec))
-    }
-
-    /// Commits, and waits for the acknowledgement. After an error nobody knows whether it is committed: what the mark
-    /// says decides.
-    pub(crate) async fn commit(&mut self) -> Result<(), MoveError> {
-        self.exec_within("commit", "commit", COMMIT_LIMIT)
-            .await
-            .map(drop)
-    }
-
-    /// Undoes the transaction.
-    pub(crate) async fn rollback(&mut self) -> Result<(), MoveError> {
-        self.exec("roll back", "rollback").await.map(drop)
+        let answer = self.bounded(STATEMENT_LIMIT, conn.query_drop(sql)).await;
+        let done = done(&conn);
+        self.settle(doing, STATEMENT_LIMIT, conn, answer)
+            .map(|()| done)
     }
 
     /// Which transactions the server has executed.
@@ -352,11 +253,7 @@ impl Session {
             limit.as_secs_f64()
         );
         let doing = "wait for executed transactions";
-        let rows = self
-            .run(doing, limit + WAIT_MARGIN, async move |conn| {
-                conn.query::<Row, _>(sql).await
-            })
-            .await?;
+        let rows = self.rows_within(doing, &sql, limit + WAIT_MARGIN).await?;
         match rows.first().and_then(|row| number(row, 0)) {
             Some(0) => Ok(()),
             _ => Err(MoveError::Timeout {
@@ -383,36 +280,63 @@ impl Session {
         }
     }
 
-    /// Runs one exchange. Whatever ends it without an answer leaves the session without a connection.
-    async fn run<T>(
+    /// Takes the connection out for one exchange: whatever ends that without an answer leaves the session without one.
+    fn take(&mut self, doing: &'static str) -> Result<Conn, MoveError> {
+        self.conn
+            .take()
+            .ok_or_else(|| fault::lost(self.end.pod, doing))
+    }
+
+    /// Waits for an exchange, no longer than the deadline and the run.
+    async fn bounded<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = mysql_async::Result<T>>,
+    ) -> Answer<T> {
+        let until = Instant::now() + limit;
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Answer::Stopped,
+            answer = timeout_at(until, work) => match answer {
+                Ok(Ok(value)) => Answer::Value(value),
+                Ok(Err(error)) => Answer::Error(error),
+                Err(_) => Answer::Late,
+            },
+        }
+    }
+
+    /// Puts the connection back if the server answered.
+    fn settle<T>(
         &mut self,
         doing: &'static str,
         limit: Duration,
-        work: impl AsyncFnOnce(&mut Conn) -> mysql_async::Result<T>,
+        conn: Conn,
+        answer: Answer<T>,
     ) -> Result<T, MoveError> {
         let pod = self.end.pod;
-        let lost = || fault::lost(pod, doing);
-        let mut conn = self.conn.take().ok_or_else(lost)?;
-        let until = Instant::now() + limit;
-        let answer = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return Err(MoveError::Stopped),
-            answer = timeout_at(until, work(&mut conn)) => answer,
-        };
         match answer {
-            Ok(Ok(value)) => {
+            Answer::Value(value) => {
                 self.conn = Some(conn);
                 Ok(value)
             }
-            Ok(Err(error)) => {
+            Answer::Error(error) => {
                 if fault::is_answer(&error) {
                     self.conn = Some(conn);
                 }
                 Err(fault::of(pod, doing, error))
             }
-            Err(_) => Err(MoveError::Timeout { pod, doing, limit }),
+            Answer::Late => Err(MoveError::Timeout { pod, doing, limit }),
+            Answer::Stopped => Err(MoveError::Stopped),
         }
     }
+}
+
+/// How an exchange ended.
+enum Answer<T> {
+    Value(T),
+    Error(mysql_async::Error),
+    Late,
+    Stopped,
 }
 
 fn done(conn: &Conn) -> Done {
@@ -435,42 +359,6 @@ fn parts(mut data: bytes::Bytes) -> Vec<bytes::Bytes> {
     parts
 }
 
-/// Bytes as SQL: `x'41'`. The one way in which a value becomes part of a statement's text.
-pub(crate) fn literal(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut text = String::with_capacity(bytes.len() * 2 + 3);
-    text.push_str("x'");
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text.push('\'');
-    text
-}
-
-/// A name as SQL, in backticks.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
-
-/// A column's bytes as the server sent them; `None` is NULL.
-pub(crate) fn bytes(row: &Row, at: usize) -> Option<&[u8]> {
-    match row.as_ref(at) {
-        Some(mysql_async::Value::Bytes(bytes)) => Some(bytes),
-        _ => None,
-    }
-}
-
-/// A column as text; what is no UTF-8 is shown as such.
-pub(crate) fn text(row: &Row, at: usize) -> Option<String> {
-    bytes(row, at).map(|b| String::from_utf8_lossy(b).into_owned())
-}
-
-/// A column as a number without sign.
-pub(crate) fn number(row: &Row, at: usize) -> Option<u64> {
-    std::str::from_utf8(bytes(row, at)?).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -489,13 +377,6 @@ mod tests {
             task(Session::open(job, &job.source));
         }
         let _ = calls;
-    }
-
-    #[test]
-    fn values_and_names_cannot_end_what_they_stand_in() {
-        assert_eq!(literal(b"'\\\0"), "x'275C00'");
-        assert_eq!(literal(b""), "x''");
-        assert_eq!(quoted("a`b"), "`a``b`");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(crate) struct Column {
     pub(crate) data_type: String,
     /// The charset of text.
     pub(crate) charset: Option<String>,
+    /// The digits of a float that has a fixed number of them: in all, and behind the point.
+    pub(crate) digits: Option<(u32, u32)>,
     /// The most bytes that a value of text or bytes can have.
     pub(crate) octets: u64,
     /// Whether it may be NULL.
@@ -95,7 +97,7 @@ impl Column {
     /// The expression by which a value is read exactly.
     pub(crate) fn read(&self) -> String {
         match self.kind {
-            Kind::Float => format!("cast({} as double)", self.quoted),
+            Kind::Float => self.within(&format!("cast({} as double)", self.quoted)),
             Kind::Enum { .. } | Kind::Set => format!("cast({} as unsigned)", self.quoted),
             Kind::Int { .. }
             | Kind::Decimal
@@ -109,6 +111,20 @@ impl Column {
             | Kind::Json
             | Kind::Geometry
             | Kind::Vector => self.quoted.clone(),
+        }
+    }
+
+    /// A float of so many digits can be a little more than the digits allow: the nearest float to 9999999.999 is ten
+    /// million. The largest number allowed is stored as that float again.
+    fn within(&self, value: &str) -> String {
+        match self.digits {
+            None => value.to_owned(),
+            Some((all, behind)) => {
+                let nines = |n: u32| "9".repeat(usize::try_from(n).unwrap_or(0));
+                let whole = nines(all.saturating_sub(behind));
+                let most = format!("0{whole}.{}0e0", nines(behind));
+                format!("least(greatest({value}, -{most}), {most})")
+            }
         }
     }
 

@@ -126,13 +126,13 @@ async fn watch(job: &Job, end: &End, say: impl Fn(Option<String>)) {
         let mut reason = None;
         if let Some((executed, found)) = looked {
             reason = found;
-            samples.add(executed);
+            samples.add(Instant::now(), executed);
         }
         for (replica, address) in replicas.iter_mut().zip(&end.replicas) {
             let Some(set) = executed(job, end, address, replica).await else {
                 continue;
             };
-            let lag = samples.lag(&set);
+            let lag = samples.lag(Instant::now(), &set);
             if lag > job.limits.replica_lag_max {
                 reason = Some(format!(
                     "the replica {address} of pod {} is {} ms behind",
@@ -214,7 +214,7 @@ async fn executed(
 struct Samples(VecDeque<(Instant, GtidSet)>);
 
 impl Samples {
-    fn add(&mut self, set: GtidSet) {
+    fn add(&mut self, at: Instant, set: GtidSet) {
         // An idle primary says the same again and again: the first time counts.
         if self.0.back().is_some_and(|(_, last)| *last == set) {
             return;
@@ -222,15 +222,14 @@ impl Samples {
         if self.0.len() >= SAMPLES {
             self.0.pop_front();
         }
-        self.0.push_back((Instant::now(), set));
+        self.0.push_back((at, set));
     }
 
     /// How long ago the oldest set was executed that the replica has not whole.
-    fn lag(&self, replica: &GtidSet) -> Duration {
+    fn lag(&self, now: Instant, replica: &GtidSet) -> Duration {
         let first = self.0.partition_point(|(_, set)| replica.contains(set));
-        self.0
-            .get(first)
-            .map_or(Duration::ZERO, |(at, _)| at.elapsed())
+        let sample = self.0.get(first);
+        sample.map_or(Duration::ZERO, |(at, _)| now.duration_since(*at))
     }
 }
 
@@ -276,18 +275,29 @@ mod tests {
         GtidSet::parse(&format!("bdbea337-ec7c-11f1-86a3-02fc00000001:{text}")).unwrap()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_replica_is_as_far_behind_as_the_oldest_set_that_it_lacks() {
+    #[test]
+    fn a_replica_is_as_far_behind_as_the_oldest_set_that_it_lacks() {
         let mut samples = Samples::default();
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
         for n in 1..=4 {
-            samples.add(set(&format!("1-{n}")));
-            tokio::time::advance(Duration::from_secs(1)).await;
+            samples.add(at(n), set(&format!("1-{n}")));
         }
-        assert_eq!(samples.lag(&set("1-4")), Duration::ZERO);
-        assert_eq!(samples.lag(&set("1-3")), Duration::from_secs(1));
-        assert_eq!(samples.lag(&set("1-2")), Duration::from_secs(2));
-        // Nothing new: the primary is idle, and the replica has everything.
-        samples.add(set("1-4"));
-        assert_eq!(samples.lag(&set("1-4")), Duration::ZERO);
+        let lag = |has: &str| samples.lag(at(5), &set(has)).as_secs();
+        assert_eq!((lag("1-4"), lag("1-3"), lag("1-2")), (0, 1, 2));
+    }
+
+    /// An idle primary says the same again and again; that makes nobody fall behind.
+    #[test]
+    fn the_same_set_counts_from_the_first_time() {
+        let mut samples = Samples::default();
+        let start = Instant::now();
+        for second in 0..10 {
+            samples.add(start + Duration::from_secs(second), set("1-7"));
+        }
+        assert_eq!(samples.0.len(), 1);
+        let now = start + Duration::from_secs(10);
+        assert_eq!(samples.lag(now, &set("1-7")), Duration::ZERO);
+        assert_eq!(samples.lag(now, &set("1-6")), Duration::from_secs(10));
     }
 }

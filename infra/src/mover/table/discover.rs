@@ -276,10 +276,18 @@ fn column(row: &Row) -> Option<Column> {
         kind,
         data_type,
         charset: text(row, 4),
+        digits: digits(&column_type),
         octets: number(row, 11).unwrap_or(0),
         nullable: text(row, 6).as_deref() == Some("YES"),
         generated,
     })
+}
+
+/// The digits of `float(10,3)`.
+fn digits(column_type: &str) -> Option<(u32, u32)> {
+    let rest = column_type.strip_prefix("float(")?;
+    let (all, behind) = rest.split_once(')')?.0.split_once(',')?;
+    Some((all.trim().parse().ok()?, behind.trim().parse().ok()?))
 }
 
 /// How many members `enum('a','it''s')` has: quotes inside of one are doubled.
@@ -417,6 +425,14 @@ fn foreign(name: &str, said: &Said, shape: &mut Shape, faults: &mut Vec<String>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_of_floats_that_have_them() {
+        assert_eq!(digits("float(10,3) unsigned"), Some((10, 3)));
+        for other in ["float", "float unsigned", "double(10,3)", "decimal(10,3)"] {
+            assert_eq!(digits(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn members_are_counted_whatever_is_in_them() {
