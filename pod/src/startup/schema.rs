@@ -77,7 +77,8 @@ fn compare(wanted: &[Migration], applied: &[Applied]) -> Vec<String> {
 }
 
 /// Tenant tables without a primary key, or with a unique key that does not begin with `shop_id`: a statement could meet
-/// another tenant's row through such a key (a `replace` removes it; tried).
+/// another tenant's row through such a key (a `replace` removes it; tried). Tables that `table_kind` registers as the
+/// pod's own, or as the same on all pods, are none.
 pub(super) async fn wrong_keys(
     raw: &mut MySqlConnection,
     database: &str,
@@ -89,14 +90,38 @@ pub(super) async fn wrong_keys(
          where t.table_schema = ? and t.table_type = 'BASE TABLE' order by 1, 2",
     )
     .bind(database)
-    .fetch_all(raw)
+    .fetch_all(&mut *raw)
     .await?;
-    Ok(judge_keys(&tables))
+    Ok(judge_keys(&tables, &registered(raw).await?))
 }
 
-fn judge_keys(tables: &[(String, Option<String>, Option<String>)]) -> Vec<String> {
+/// The tables that `table_kind` names. There are none in a schema that is older than it, which is a fault of its own.
+async fn registered(raw: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
+    const NO_SUCH_TABLE: u16 = 1146;
+    let rows: Result<Vec<(String,)>, _> = sqlx::query_as("select name from table_kind")
+        .fetch_all(raw)
+        .await;
+    match rows {
+        Ok(rows) => Ok(rows.into_iter().map(|(name,)| name).collect()),
+        Err(sqlx::Error::Database(fault))
+            if fault
+                .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
+                .is_some_and(|fault| fault.number() == NO_SUCH_TABLE) =>
+        {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn judge_keys(
+    tables: &[(String, Option<String>, Option<String>)],
+    registered: &[String],
+) -> Vec<String> {
     let mut faults = Vec::new();
-    let tenant = |table: &str| !POD_TABLES_LOCAL.contains(&table);
+    let tenant = |table: &str| {
+        !POD_TABLES_LOCAL.contains(&table) && !registered.iter().any(|name| name == table)
+    };
     let mut primary: BTreeMap<&str, bool> = BTreeMap::new();
     for (table, index, column) in tables.iter().filter(|(table, ..)| tenant(table)) {
         *primary.entry(table).or_default() |= index.as_deref() == Some("PRIMARY");
@@ -168,16 +193,18 @@ mod tests {
             row("product", "PRIMARY", "shop_id"),
             row("pod_identity", "PRIMARY", "one"),
         ];
-        assert_eq!(judge_keys(&good), Vec::<String>::new());
+        assert_eq!(judge_keys(&good, &[]), Vec::<String>::new());
         let bad = [
             row("product", "PRIMARY", "shop_id"),
             row("product", "code", "code"),
             ("heap".to_owned(), None, None),
         ];
-        let faults = judge_keys(&bad);
+        let faults = judge_keys(&bad, &[]);
         assert!(
             faults[0].contains("unique key code of table product")
                 && faults[1].contains("table heap has no primary key")
         );
+        let faults = judge_keys(&bad, &["product".into()]);
+        assert_eq!(faults, ["table heap has no primary key"]);
     }
 }

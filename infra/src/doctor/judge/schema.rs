@@ -131,8 +131,8 @@ fn keyed(name: &str, table: &Table, found: &mut Found) {
         return;
     }
     let subject = format!("{name}: {table_name}");
-    let fix = "give every tenant table a primary key and unique keys that begin with shop_id, or name the table in \
-               POD_TABLES_LOCAL of the migrations if it is the pod's own";
+    let fix = "give every tenant table a primary key and unique keys that begin with shop_id, or register \
+               the table in `table_kind` (`local` if it is the pod's own, `reference` if it is the same on all pods)";
     if !has_shop {
         found.error(
             "table",

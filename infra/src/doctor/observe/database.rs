@@ -269,8 +269,13 @@ async fn tables(connection: &mut MySqlConnection) -> sqlx::Result<Vec<Table>> {
         "select table_name, index_name, column_name from information_schema.statistics \
          where table_schema = database() and non_unique = 0 and seq_in_index = 1",
     )
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
+    // A schema older than this table is a finding of its own.
+    let registered = sqlx::query_scalar("select name from table_kind")
+        .fetch_all(connection)
+        .await;
+    let registered: Vec<String> = registered.unwrap_or_default();
     let mut tables = BTreeMap::new();
     for row in &names {
         let name: String = row.try_get(0)?;
@@ -301,5 +306,6 @@ async fn tables(connection: &mut MySqlConnection) -> sqlx::Result<Vec<Table>> {
             table.unique_elsewhere.push(key);
         }
     }
+    tables.retain(|name: &String, _| !registered.contains(name));
     Ok(tables.into_values().collect())
 }
