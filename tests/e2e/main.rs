@@ -19,6 +19,7 @@ mod headers;
 mod home_table;
 mod isolation;
 mod jobs;
+mod move_binlog;
 mod move_copy;
 mod move_refusals;
 mod move_under_load;
@@ -60,6 +61,7 @@ fn main() -> Result<ExitCode> {
         replicas_lost::list(),
         catalog_down::list(),
         restart_under_load::list(),
+        move_binlog::list(),
         move_copy::list(),
         move_refusals::list(),
         move_under_load::list(),
