@@ -54,10 +54,10 @@ impl Client {
         self.stall.stop.load(Ordering::Relaxed)
     }
 
-    /// A key that nobody else uses.
+    /// A key that nobody else uses, in another trade of the shop either.
     fn key(&mut self, what: &str) -> String {
         self.turn += 1;
-        format!("{what}-{}-{}", self.number, self.turn)
+        format!("{what}-{}-{}-{}", self.number, self.turn, self.stall.sold.id)
     }
 
     /// Sets the counted stock to one more each time.
