@@ -219,8 +219,8 @@ pub(crate) struct Place {
 /// How a request's stay ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// A pod has answered it.
-    Sent,
+    /// A pod has answered it, which shows that it takes requests or not.
+    Sent { open: bool },
     /// The edge has, at a limit.
     Refused,
     /// Its client left, or its pod broke off.
@@ -248,9 +248,9 @@ impl Place {
         self.since
     }
 
-    /// A pod answered, and did not refuse.
-    pub(crate) fn passed(mut self) {
-        self.end = End::Sent;
+    /// A pod answered, and did not refuse. `open` where that shows that it takes the shop's requests.
+    pub(crate) fn passed(mut self, open: bool) {
+        self.end = End::Sent { open };
     }
 
     /// A limit was reached.
@@ -264,12 +264,12 @@ impl Drop for Place {
         let waited = self.since.elapsed();
         let (shop, number) = (self.shop, self.number);
         self.parking.change(|lot, now| match self.end {
-            End::Sent => lot.passed(shop, number, waited, now),
+            End::Sent { open } => lot.passed(shop, number, open, waited, now),
             End::Refused | End::Left => lot.leave(shop, number, waited, now),
         });
         let metrics = &self.parking.metrics;
         let histogram = match self.end {
-            End::Sent => &metrics.sent,
+            End::Sent { .. } => &metrics.sent,
             End::Refused => &metrics.refused,
             End::Left => &metrics.left,
         };

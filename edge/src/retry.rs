@@ -157,6 +157,12 @@ pub(crate) fn after_fence(fence: Fence, sent: Sent) -> Next {
     }
 }
 
+/// Whether an answer shows that the shop's home let the request in. Not one that a pod gives before it looks at the home:
+/// to what it cannot read or does not know, or has no room for.
+pub(crate) const fn shows_open(status: u16) -> bool {
+    !matches!(status, 400..=401 | 403..=408 | 411..=417 | 429..=431 | 503)
+}
+
 /// What the route table says of the shop after a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refreshed {
@@ -276,6 +282,16 @@ mod tests {
         ] {
             assert_eq!(after_fence(fence, last), Next::Park(reason));
             assert_eq!(after_fence(fence, large), Next::GiveUp(Why::Body));
+        }
+    }
+
+    #[test]
+    fn what_is_said_without_the_home_says_nothing_of_it() {
+        for status in [200, 201, 204, 302, 402, 409, 422, 500, 504] {
+            assert!(shows_open(status), "{status}");
+        }
+        for status in [400, 401, 403, 404, 405, 413, 415, 429, 431, 503] {
+            assert!(!shows_open(status), "{status}");
         }
     }
 

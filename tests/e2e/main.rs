@@ -21,11 +21,14 @@ mod isolation;
 mod jobs;
 mod move_binlog;
 mod move_copy;
+mod move_failpoints;
 mod move_refusals;
 mod move_under_load;
+mod move_verify;
 mod operator_input;
 mod orders;
 mod outbox;
+mod parking;
 mod primary_lost;
 mod replicas_lost;
 mod restart_under_load;
@@ -57,6 +60,7 @@ fn main() -> Result<ExitCode> {
         commit_unknown::list(),
         frozen_process::list(),
         doctor::list(),
+        parking::list(),
         primary_lost::list(),
         replicas_lost::list(),
         catalog_down::list(),
@@ -64,6 +68,8 @@ fn main() -> Result<ExitCode> {
         move_binlog::list(),
         move_copy::list(),
         move_refusals::list(),
+        move_failpoints::list(),
+        move_verify::list(),
         move_under_load::list(),
         server_restart_orders::list(),
         fleet_life::list(),

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use toml::{Table, Value};
 
@@ -18,7 +19,7 @@ const READY_MAX: Duration = Duration::from_secs(10);
 /// The edge; it is killed with the value.
 #[derive(Debug)]
 pub struct OwnEdge {
-    _child: Child,
+    child: Child,
     log: PathBuf,
     /// The door.
     pub edge: Edge,
@@ -54,7 +55,7 @@ impl OwnEdge {
             .spawn()
             .context("start an edge")?;
         let own = Self {
-            _child: child,
+            child,
             log: file("log"),
             edge: Edge::new(([127, 0, 0, 1], http).into())?,
             admin: format!("127.0.0.1:{admin}"),
@@ -67,6 +68,22 @@ impl OwnEdge {
             .await
             .with_context(|| fs::read_to_string(&own.log).unwrap_or_default())?;
         Ok(own)
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) -> Result<()> {
+        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.and_then(Pid::from_raw).context("it has ended")?;
+        kill_process(pid, Signal::TERM).context("stop an edge")
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(mut self, deadline: Duration) -> Result<()> {
+        let ended = tokio::time::timeout(deadline, self.child.wait()).await;
+        ended
+            .context("an edge does not stop")?
+            .context("wait for an edge")?;
+        Ok(())
     }
 
     /// The status of its `/readyz`.

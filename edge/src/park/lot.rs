@@ -151,13 +151,21 @@ impl Lot {
         self.run(shop, now);
     }
 
-    /// A pod answered a request that was sent from its seat, and did not refuse it.
-    pub(crate) fn passed(&mut self, shop: ShopId, number: Number, waited: Duration, now: Instant) {
+    /// A pod answered a request that was sent from its seat, and did not refuse it; `open` where its answer shows that it
+    /// takes the shop's requests.
+    pub(crate) fn passed(
+        &mut self,
+        shop: ShopId,
+        number: Number,
+        open: bool,
+        waited: Duration,
+        now: Instant,
+    ) {
         let Some(queue) = self.queues.get_mut(&shop) else {
             return;
         };
         queue.waited(waited);
-        let left = queue.passed(number, now);
+        let left = queue.passed(number, open, &self.settings, now);
         self.settle(left);
         self.run(shop, now);
     }

@@ -121,7 +121,13 @@ impl Queue {
                 }
                 self.refused = sent;
                 self.hint = None;
-                let gap = settings.probe_first();
+                // One that opens and closes is asked no more often for that.
+                let flaps = self.opened.is_some_and(|at| now < at + settings.known());
+                let gap = if flaps && self.period.is_some() {
+                    settings.probe_every
+                } else {
+                    settings.probe_first()
+                };
                 self.gate = Gate::Closed {
                     since: now,
                     next_probe: now + gap,
@@ -191,11 +197,20 @@ impl Queue {
     }
 
     /// The pod answered a request that was sent, with anything but a refusal.
-    pub(crate) fn passed(&mut self, number: Number, now: Instant) -> Left {
+    pub(crate) fn passed(
+        &mut self,
+        number: Number,
+        open: bool,
+        settings: &Settings,
+        now: Instant,
+    ) -> Left {
         if let Some((write, since)) = self.seats.sent(number) {
             // A read says nothing for writes, and what was sent before a refusal nothing about the time after it.
-            if (write || !self.seats.a_write_waits()) && since >= self.refused {
+            if open && (write || !self.seats.a_write_waits()) && since >= self.refused {
                 self.open(now);
+            } else if let Gate::Closed { next_probe, .. } = &mut self.gate {
+                // Who asked learned nothing: the next one need not wait for long.
+                *next_probe = (*next_probe).min(now + settings.probe_first());
             }
         }
         self.seats.leave(number)

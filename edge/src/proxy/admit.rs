@@ -69,12 +69,12 @@ impl Edge {
             return Err(BAD_TARGET);
         }
         let trusted = context.connection.as_ref().is_some_and(|c| c.trusted);
-        match header.uri.scheme_str() {
-            None | Some("http") => {}
+        match scheme(header.raw_path()) {
+            None | Some(Scheme::Http) => {}
             // Only who ends TLS in front of the edge can have heard this from a client.
-            Some("https") if trusted => {}
-            Some("https") => return Err(NOT_SECURE),
-            Some(_) => return Err(BAD_TARGET),
+            Some(Scheme::Https) if trusted => {}
+            Some(Scheme::Https) => return Err(NOT_SECURE),
+            Some(Scheme::Other) => return Err(BAD_TARGET),
         }
         if two_lengths(session) {
             return Err(TWO_LENGTHS);
@@ -170,6 +170,25 @@ impl Edge {
         let half = self.shop_cookie_age.as_secs() / 2;
         cookie.is_some_and(|c| c.shop == shop && unix_ms() / 1000 < c.set_s + half)
     }
+}
+
+enum Scheme {
+    Http,
+    Https,
+    Other,
+}
+
+/// The scheme of a target in absolute form (RFC 9112 section 3.2.2).
+fn scheme(target: &[u8]) -> Option<Scheme> {
+    if target.starts_with(b"/") {
+        return None;
+    }
+    let end = target.windows(3).position(|w| w == b"://")?;
+    Some(match target[..end].to_ascii_lowercase().as_slice() {
+        b"http" => Scheme::Http,
+        b"https" => Scheme::Https,
+        _ => Scheme::Other,
+    })
 }
 
 /// Whether the request came with a length and in chunks. Pingora takes the chunks and drops the length, which RFC 9112

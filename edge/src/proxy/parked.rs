@@ -15,7 +15,7 @@ use crate::connection::ClientStream;
 use crate::context::{Again, Context};
 use crate::park::{Arrival, BODY_MAX, Body, Guest, Reason, Refused, Row, Turn};
 use crate::reply::Reply;
-use crate::retry::{Refreshed, Why, after_refresh};
+use crate::retry::{Refreshed, Why, after_refresh, shows_open};
 
 /// A newer place than the one that refused.
 type Hint = Option<(PodId, Epoch)>;
@@ -213,12 +213,14 @@ impl Edge {
         Ok(())
     }
 
-    /// A pod answered, and did not refuse.
-    pub(super) fn not_refused(&self, context: &mut Context) {
+    /// A pod answered with this status, and did not refuse.
+    pub(super) fn not_refused(&self, context: &mut Context, status: u16) {
+        let open = shows_open(status);
         if let Some(place) = context.place.take() {
-            place.passed();
+            place.passed(open);
         }
         if std::mem::take(&mut context.scout)
+            && open
             && let Some(route) = &context.route
         {
             self.parking.scouted(route.shop);

@@ -88,7 +88,7 @@ impl Edge {
             return Ok(());
         }
         context.pod_answered = Some(Instant::now());
-        self.not_refused(context);
+        self.not_refused(context, response.status.as_u16());
         response.insert_header(REQUEST_ID, context.request_value.clone())?;
         if let Some(route) = &context.route {
             route.pod.metrics.answered.increment(1);

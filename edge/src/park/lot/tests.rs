@@ -104,7 +104,7 @@ impl Scene {
     fn pass(&mut self, client: &Client) {
         let waited = Duration::from_millis(5);
         self.lot
-            .passed(client.shop, client.number, waited, self.now);
+            .passed(client.shop, client.number, true, waited, self.now);
     }
 
     fn leave(&mut self, client: &Client) {
@@ -214,6 +214,8 @@ fn one_that_is_refused_again_finds_its_place_and_closes_the_gate() {
     scene.back(&mut clients[1]).unwrap();
     assert!(!clients[5].goes(), "the gate is closed");
     scene.back(&mut clients[2]).unwrap();
+    scene.after(90);
+    assert!(!clients[1].goes(), "a gate that flaps is asked no sooner");
     scene.after(10);
     assert!(
         clients[1].goes() && !clients[2].goes(),
@@ -515,5 +517,25 @@ fn the_shops_of_a_pod_share_its_slots_in_turn() {
         assert!(most - least <= 4 || *least == 10, "{done:?}");
     }
     assert_eq!(done, [10, 10, 10]);
+    scene.is_empty();
+}
+
+#[test]
+fn an_answer_that_says_nothing_of_the_home_opens_nothing() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 6);
+    for next in 0..5 {
+        scene.after(if next == 0 { 10 } else { 9 });
+        assert!(!clients[next + 1].goes());
+        assert!(clients[next].goes() || next > 0);
+        let (shop, number) = (clients[next].shop, clients[next].number);
+        scene
+            .lot
+            .passed(shop, number, false, Duration::ZERO, scene.now);
+        scene.after(1);
+        scene.after(9);
+        assert!(clients[next + 1].goes(), "{next}: the next one asks soon");
+    }
+    scene.pass(&clients[5]);
     scene.is_empty();
 }

@@ -154,7 +154,11 @@ async fn a_body_that_drips_ends_with_the_window_and_asks_for_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_frees_its_seat_within_a_second() {
     let pod = FakePod::start([fenced()]).await;
-    let rig = Rig::start(&[(1, &[pod.address])]);
+    let patient = Settings {
+        window: Duration::from_secs(60),
+        ..park_settings()
+    };
+    let rig = Rig::parking(&[(1, &[pod.address])], patient);
     let holder = closed(&rig).await;
     let unread = [
         head("POST", "content-length: 3\r\n") + "abc",

@@ -1,0 +1,450 @@
+//! Parked requests on real fleets: homes fenced by hand, a pod without its primary, and edges with small limits.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::{join, join_all};
+use shared::home::HomeState;
+use shared::{Epoch, PodId};
+use tests::fleet::RECOVER_MAX;
+use tests::own_edge::{OwnEdge, set};
+use tests::shop::checkout_body;
+use tests::suite::Test;
+use tests::{Answer, Call, Fleet, Product, Server, Shop, metrics, tests, wait_until};
+use toml::Value;
+
+// As many as an edge can hold.
+mod thousands;
+
+pub(crate) fn list() -> Vec<Test> {
+    let here = tests![shares:
+        a_fence_costs_a_wait_and_nothing_else,
+        a_shop_that_is_handed_over_is_read_later,
+        each_limit_on_parked_requests_is_reached_and_named,
+        a_shop_that_is_fenced_for_too_long_is_refused_at_once,
+        an_edge_that_stops_answers_whom_it_parked;
+    alone:
+        a_parked_shop_slows_no_other,
+        a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute,
+        a_mark_leads_to_the_new_pod_with_the_catalog_down,
+    ];
+    [here, thousands::list()].concat()
+}
+
+/// A parked request is answered within the longest window that these tests set, and a margin for the machine.
+const ANSWERED_MAX: Duration = Duration::from_secs(25);
+/// An answer that nobody waits for.
+const AT_ONCE: Duration = Duration::from_millis(600);
+
+/// A shop of pod 1, behind an edge of the test's own.
+struct Scene {
+    shop: Shop,
+    mug: Product,
+    primary: Server,
+    own: OwnEdge,
+    /// Admin addresses of its pod's processes.
+    pod: Vec<String>,
+}
+
+impl Scene {
+    async fn new(fleet: &Fleet, park: &[(&str, Value)]) -> Result<Self> {
+        let shop = fleet.shop(1).await?;
+        let mug = shop.product("Mug", "1.00", 100_000).await?;
+        let own = OwnEdge::start(fleet, |config| {
+            for (key, value) in park {
+                set(config, "park", key, value.clone());
+            }
+        })
+        .await?;
+        let shop = Shop {
+            edge: own.edge.clone(),
+            ..shop
+        };
+        wait_until("the own edge knows the shop", RECOVER_MAX, async || {
+            shop.get("/api/v1/products").await?.wants(200)
+        })
+        .await?;
+        let status = fleet.status().await?;
+        let processes = &status.pod(1)?.processes;
+        Ok(Self {
+            shop,
+            mug,
+            primary: fleet.primary(1).await?,
+            own,
+            pod: processes.iter().map(|p| p.admin.clone()).collect(),
+        })
+    }
+
+    async fn home(&self, state: HomeState) -> Result<()> {
+        let Shop { id, epoch, .. } = self.shop;
+        self.primary.set_home(id, state, epoch, None).await
+    }
+
+    async fn buy(&self, key: impl std::fmt::Display) -> Result<Answer> {
+        let key = format!("{}-{key}", self.shop.handle);
+        self.shop.checkout(&key, &[(&self.mug, 1)], "approve").await
+    }
+
+    async fn buys(&self, keys: std::ops::Range<u32>) -> Vec<Result<Answer>> {
+        join_all(keys.map(|key| self.buy(key))).await
+    }
+
+    /// A body of that size that no pod takes.
+    async fn junk(&self, bytes: usize) -> Result<Answer> {
+        let body = "x".repeat(bytes);
+        let call = Call::post("/api/v1/products").token(&self.shop.token);
+        self.shop.send(call.body("application/json", body)).await
+    }
+
+    async fn parked(&self) -> Result<f64> {
+        metrics::total(&self.own.admin, "podhost_edge_parked").await
+    }
+
+    /// Returns when so many requests hold a seat.
+    async fn until_parked(&self, count: u32) -> Result<()> {
+        wait_until("requests are parked", ANSWERED_MAX, async || {
+            let parked = self.parked().await?;
+            ensure!(
+                (parked - f64::from(count)).abs() < 0.5,
+                "{parked}, not {count}"
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// How often the pod has refused because of a fence.
+    async fn refusals(&self) -> Result<f64> {
+        let mut sum = 0.0;
+        for admin in &self.pod {
+            let name = "podhost_stale_route_answers_total";
+            sum += metrics::sum(admin, name, "reason=\"fenced\"").await?;
+        }
+        Ok(sum)
+    }
+
+    /// How many the edge gave up for this reason.
+    async fn given_up(&self, why: &str) -> Result<f64> {
+        let label = format!("reason=\"{why}\"");
+        metrics::sum(&self.own.admin, "podhost_edge_give_ups_total", &label).await
+    }
+}
+
+fn text(value: &str) -> Value {
+    Value::String(value.into())
+}
+
+/// 503 with a time to come back, and nothing of what pod and edge say to each other.
+fn told_to_come_back(answer: Answer) -> Result<()> {
+    ensure!(answer.header("retry-after").is_some(), "no Retry-After");
+    ensure!(answer.header("podhost-fence").is_none(), "a fence is shown");
+    answer.wants_problem(503, "unavailable").map(drop)
+}
+
+/// Forty checkouts meet a fence of two seconds: all of them sell, once each; the pod was asked some twenty times; the shop
+/// was read all the while.
+async fn a_fence_costs_a_wait_and_nothing_else(fleet: &Fleet) -> Result<()> {
+    let scene = Scene::new(fleet, &[]).await?;
+    scene.home(HomeState::Fenced).await?;
+    let before = scene.refusals().await?;
+    let fence = async {
+        scene.until_parked(1).await?;
+        let (rest, ()) = tokio::try_join!(async { anyhow::Ok(scene.buys(1..40).await) }, async {
+            scene.until_parked(40).await?;
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(2) {
+                let asked = Instant::now();
+                scene.shop.get("/api/v1/products").await?.wants(200)?;
+                ensure!(asked.elapsed() < AT_ONCE, "a read waited");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            scene.home(HomeState::Serving).await
+        })?;
+        anyhow::Ok(rest)
+    };
+    let (first, rest) = join(scene.buy(0), fence).await;
+    for answer in rest?.into_iter().chain([first]) {
+        answer?.wants(201)?;
+    }
+    let asked = scene.refusals().await? - before;
+    ensure!(
+        (5.0..60.0).contains(&asked),
+        "the pod was asked {asked} times"
+    );
+    assert_eq!(scene.primary.rows("shop_order", scene.shop.id).await?, 40);
+    scene.until_parked(0).await
+}
+
+/// While a home is `handing` reads wait too, and then read.
+async fn a_shop_that_is_handed_over_is_read_later(fleet: &Fleet) -> Result<()> {
+    let scene = Scene::new(fleet, &[]).await?;
+    let path = format!("/api/v1/products/{}/inventory", scene.mug.id);
+    scene.home(HomeState::Handing).await?;
+    let look = scene.shop.look(&path);
+    let open = async {
+        scene.until_parked(1).await?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        scene.home(HomeState::Serving).await
+    };
+    let (read, opened) = join(look, open).await;
+    opened?;
+    read?.wants(200)?;
+    scene.until_parked(0).await
+}
+
+/// Each limit on an edge of its own: who is over it is told so at once, is counted by its name, and the others are served.
+async fn each_limit_on_parked_requests_is_reached_and_named(fleet: &Fleet) -> Result<()> {
+    let short = [("window", text("1s")), ("fence_bound", text("500ms"))];
+    let scene = Scene::new(fleet, &short).await?;
+    scene.home(HomeState::Fenced).await?;
+    let begun = Instant::now();
+    told_to_come_back(scene.buy("late").await?).context("window")?;
+    let took = begun.elapsed().as_millis();
+    ensure!((1_000..2_500).contains(&took), "a window of {took} ms");
+    ensure!(
+        scene.given_up("window").await? > 0.5,
+        "window is not counted"
+    );
+    scene.until_parked(0).await?;
+
+    for (why, park) in [
+        ("shop", ("shop_max", Value::Integer(3))),
+        ("all", ("all_max", Value::Integer(3))),
+        ("bytes", ("bytes_max", text("100KiB"))),
+    ] {
+        let scene = Scene::new(fleet, &[park]).await?;
+        scene.home(HomeState::Fenced).await?;
+        let over = async {
+            scene.until_parked(1).await?;
+            let many = join(scene.buys(1..3), scene.junk(60_000));
+            let over = async {
+                scene
+                    .until_parked(if why == "bytes" { 4 } else { 3 })
+                    .await?;
+                let begun = Instant::now();
+                told_to_come_back(scene.junk(60_000).await?).context(why)?;
+                ensure!(begun.elapsed() < AT_ONCE, "{why} was waited for");
+                scene.home(HomeState::Serving).await
+            };
+            let ((bought, _), over) = join(many, over).await;
+            over?;
+            anyhow::Ok(bought)
+        };
+        let (first, over) = join(scene.buy(0), over).await;
+        let sold = over?.into_iter().chain([first]).flatten();
+        let sold = sold.filter(|answer| answer.status == 201).count();
+        ensure!(sold >= 2, "{why}: {sold} of those who waited were served");
+        ensure!(scene.given_up(why).await? > 0.5, "{why} is not counted");
+        scene.until_parked(0).await?;
+        let bytes = metrics::total(&scene.own.admin, "podhost_edge_parked_bytes").await?;
+        ensure!(bytes < 0.5, "{bytes} bytes are kept for nobody");
+    }
+    Ok(())
+}
+
+/// Past the longest fence nobody waits; one request in a while asks; when it saw the shop open it sells again.
+async fn a_shop_that_is_fenced_for_too_long_is_refused_at_once(fleet: &Fleet) -> Result<()> {
+    let park = [
+        ("window", text("1500ms")),
+        ("fence_bound", text("500ms")),
+        ("fence_max", text("2s")),
+    ];
+    let scene = Scene::new(fleet, &park).await?;
+    scene.home(HomeState::Fenced).await?;
+    told_to_come_back(scene.buy("a").await?)?;
+    told_to_come_back(scene.buy("b").await?)?;
+    let before = scene.refusals().await?;
+    let begun = Instant::now();
+    for n in 0..30 {
+        told_to_come_back(scene.buy(format!("c{n}")).await?)?;
+    }
+    let took = begun.elapsed();
+    ensure!(took < 4 * AT_ONCE, "thirty refusals took {took:?}");
+    let asked = scene.refusals().await? - before;
+    ensure!(
+        asked <= 2.0 + took.as_secs_f64() * 10.0,
+        "asked {asked} times in {took:?}"
+    );
+    ensure!(
+        scene.given_up("fence").await? > 29.0,
+        "fence is not counted"
+    );
+    scene.shop.get("/api/v1/products").await?.wants(200)?;
+    scene.home(HomeState::Serving).await?;
+    wait_until("the shop sells again", Duration::from_secs(2), async || {
+        scene.buy("d").await?.wants(201)
+    })
+    .await?;
+    scene.buy("e").await?.wants(201).context("and goes on")?;
+    scene.until_parked(0).await
+}
+
+async fn an_edge_that_stops_answers_whom_it_parked(fleet: &Fleet) -> Result<()> {
+    let scene = Scene::new(fleet, &[]).await?;
+    scene.home(HomeState::Fenced).await?;
+    let stop = async {
+        scene.until_parked(5).await?;
+        scene.own.terminate()?;
+        anyhow::Ok(Instant::now())
+    };
+    let (answers, stopped) = join(scene.buys(0..5), stop).await;
+    let took = stopped?.elapsed();
+    for answer in answers {
+        told_to_come_back(answer?)?;
+    }
+    ensure!(took < Duration::from_secs(2), "they waited for {took:?}");
+    scene.home(HomeState::Serving).await?;
+    scene.own.ended(Duration::from_secs(5)).await
+}
+
+/// The slowest of some reads and writes of a shop.
+async fn slowest(shop: &Shop, mug: &Product, round: &str) -> Result<Duration> {
+    let mut slowest = Duration::ZERO;
+    for n in 0..25 {
+        let begun = Instant::now();
+        shop.buy(&format!("{round}-{n}"), &[(mug, 1)]).await?;
+        shop.get("/api/v1/products").await?.wants(200)?;
+        slowest = slowest.max(begun.elapsed());
+    }
+    Ok(slowest)
+}
+
+/// Five hundred parked requests of one shop, and its neighbours at the same pod and at the other sell as before, also
+/// while the five hundred go on.
+async fn a_parked_shop_slows_no_other(fleet: &Fleet) -> Result<()> {
+    let scene = Scene::new(fleet, &[]).await?;
+    let mut others = Vec::new();
+    for pod in [1, 2] {
+        let shop = Shop {
+            edge: scene.own.edge.clone(),
+            ..fleet.shop(pod).await?
+        };
+        wait_until("the own edge knows the shop", RECOVER_MAX, async || {
+            shop.get("/api/v1/products").await?.wants(200)
+        })
+        .await?;
+        let mug = shop.product("Mug", "1.00", 1_000).await?;
+        let usual = slowest(&shop, &mug, "before").await?;
+        others.push((shop, mug, usual));
+    }
+    scene.home(HomeState::Fenced).await?;
+    let watch = async {
+        scene.until_parked(1).await?;
+        let beside = async {
+            scene.until_parked(500).await?;
+            for (round, open) in [("parked", false), ("drained", true)] {
+                if open {
+                    scene.home(HomeState::Serving).await?;
+                }
+                for (shop, mug, usual) in &others {
+                    let now = slowest(shop, mug, round).await?;
+                    // Of a machine that does all of it on two cores.
+                    let bound = *usual * 3 + Duration::from_millis(250);
+                    ensure!(now < bound, "{round}: {now:?}, usually {usual:?}");
+                }
+            }
+            Ok(())
+        };
+        let (answers, beside) = join(scene.buys(1..500), beside).await;
+        beside?;
+        anyhow::Ok(answers)
+    };
+    let (first, rest) = join(scene.buy(0), watch).await;
+    for answer in rest?.into_iter().chain([first]) {
+        answer?.wants(201)?;
+    }
+    assert_eq!(scene.primary.rows("shop_order", scene.shop.id).await?, 500);
+    scene.until_parked(0).await
+}
+
+/// A write that meets a pod without primary waits until it has one again, and eventual reads go on; the second time within
+/// a minute nobody waits.
+async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
+    fleet: &Fleet,
+) -> Result<()> {
+    let park = [("window", text("25s")), ("fence_max", text("40s"))];
+    let scene = Scene::new(fleet, &park).await?;
+    scene.buy("before").await?.wants(201)?;
+    fleet.kill_and_hold_down("mysql-1-1").await?;
+    let back = async {
+        scene.until_parked(3).await?;
+        scene.shop.get("/api/v1/products").await?.wants(200)?;
+        fleet.let_up("mysql-1-1").await
+    };
+    let (answers, back) = join(scene.buys(0..3), back).await;
+    back?;
+    for answer in answers {
+        answer?.wants(201).context("after the primary came back")?;
+    }
+    scene.until_parked(0).await?;
+    fleet.kill_and_hold_down("mysql-1-1").await?;
+    wait_until("nobody waits again", ANSWERED_MAX, async || {
+        let begun = Instant::now();
+        told_to_come_back(scene.buy("again").await?)?;
+        ensure!(begun.elapsed() < 5 * AT_ONCE, "took {:?}", begun.elapsed());
+        Ok(())
+    })
+    .await?;
+    ensure!(scene.given_up("gap").await? > 0.5, "gap is not counted");
+    fleet.let_up("mysql-1-1").await?;
+    wait_until("pod 1 sells again", RECOVER_MAX, async || {
+        scene.buy("again").await?.wants(201)
+    })
+    .await
+    .map(drop)
+}
+
+/// The catalog is down, and the edge's table is from before the shop moved: parked writes and reads go where the mark of the
+/// old pod says.
+async fn a_mark_leads_to_the_new_pod_with_the_catalog_down(fleet: &Fleet) -> Result<()> {
+    let scene = Scene::new(fleet, &[]).await?;
+    let Shop { id, epoch, .. } = scene.shop;
+    let next = Epoch::try_from(epoch.get() + 1).context("an epoch")?;
+    let there = fleet.primary(2).await?;
+    fleet.kill_and_hold_down("control").await?;
+    scene.home(HomeState::Fenced).await?;
+    let cut = async {
+        scene.until_parked(4).await?;
+        let row = format!(
+            "insert into shop_home (shop_id, epoch, state) values ({id}, {}, 'serving')",
+            next.get()
+        );
+        there.run(&row).await?;
+        let mark = Some((PodId::try_from(2_u64).context("a pod")?, next));
+        scene
+            .primary
+            .set_home(id, HomeState::Moved, epoch, mark)
+            .await
+    };
+    let body = checkout_body(&[(&scene.mug, 1)], "approve");
+    let call = |n: u32| {
+        Call::post("/api/v1/checkouts")
+            .key(format!("{id}-{n}"))
+            .json(&body)
+    };
+    let writes = join_all((0..4).map(|n| scene.shop.send(call(n))));
+    let (answers, cut) = join(writes, cut).await;
+    cut?;
+    for answer in answers {
+        // The shop's rows were left behind: the new pod does not know the product, and says so.
+        let answer = answer?;
+        ensure!(
+            [404, 409, 422].contains(&answer.status),
+            "{}: {}",
+            answer.status,
+            answer.text()
+        );
+    }
+    let list = scene.shop.get("/api/v1/products").await?.wants(200)?;
+    ensure!(
+        !list.text().contains("Mug"),
+        "not from the new pod: {}",
+        list.text()
+    );
+    scene.until_parked(0).await?;
+    there
+        .run(&format!("delete from shop_home where shop_id = {id}"))
+        .await?;
+    scene.home(HomeState::Serving).await?;
+    fleet.let_up("control").await
+}
