@@ -3,8 +3,10 @@
 //! Mirrors `infra/src/catalog/moves.rs`. How states follow each other is not mirrored but called:
 //! [`MoveState::after`](shared::moves::MoveState::after).
 
+use shared::home::HomeState;
 use shared::moves::{MoveEvent, MoveState, ResumePoint};
 
+use crate::pods;
 use crate::safeguards::Safeguards;
 use crate::state::{At, Move, State};
 
@@ -107,7 +109,10 @@ pub(crate) fn step(
     at: MoveState,
     event: MoveEvent,
 ) -> Option<()> {
-    let refused_once_switched = matches!(event, MoveEvent::Fail | MoveEvent::PrimaryChanged);
+    let refused_once_switched = matches!(
+        event,
+        MoveEvent::Fail | MoveEvent::PrimaryChanged | MoveEvent::FenceMissed
+    );
     if refused_once_switched && switched(s, number) {
         return None;
     }
@@ -116,8 +121,11 @@ pub(crate) fn step(
         return None;
     }
     mv.state = at.after(event)?;
-    if event == MoveEvent::Undone {
-        mv.leftover = true;
+    match event {
+        MoveEvent::Undone => mv.leftover = true,
+        // What an earlier try noted is about rows that are gone.
+        MoveEvent::Prepared => mv.from = None,
+        _ => {}
     }
     Some(())
 }
@@ -151,13 +159,11 @@ pub(crate) fn switch(s: &mut State, number: u8, owner: u8) -> Option<()> {
 }
 
 /// The rows of an aborted move are gone at its target.
-pub(crate) fn leftover_done(s: &mut State, number: u8, owner: u8) -> Option<()> {
+pub(crate) fn leftover_done(s: &mut State, number: u8, owner: u8) {
     let mv = mv_mut(s, number);
-    if mv.owner != owner {
-        return None;
+    if mv.owner == owner {
+        mv.leftover = false;
     }
-    mv.leftover = false;
-    Some(())
 }
 
 /// An operator's order to abort; refused once the target owns the shop.
@@ -189,9 +195,6 @@ pub(crate) fn resume(s: &mut State, number: u8) -> Option<()> {
     };
     mv.state = mv.state.after(MoveEvent::Resume(to))?;
     mv.resume = None;
-    if failed && !mv.back {
-        mv.from = None;
-    }
     Some(())
 }
 
@@ -199,5 +202,43 @@ pub(crate) fn resume(s: &mut State, number: u8) -> Option<()> {
 pub(crate) fn finish(s: &mut State, number: u8) -> Option<()> {
     let mv = mv_mut(s, number);
     mv.state = mv.state.after(MoveEvent::Finish)?;
+    Some(())
+}
+
+/// An operator's order to freeze the shop, or to open it again; refused while a move holds the shop up.
+pub(crate) fn order(g: &Safeguards, s: &mut State) -> Option<()> {
+    let latest = s.catalog.moves.iter().flatten().last();
+    let held = latest.is_some_and(|mv| {
+        matches!(
+            mv.state,
+            MoveState::Fenced | MoveState::Cutover | MoveState::Aborting
+        )
+    });
+    if s.catalog.ordered || (held && g.orders_wait) {
+        return None;
+    }
+    s.catalog.frozen = !s.catalog.frozen;
+    s.catalog.ordered = true;
+    Some(())
+}
+
+/// The order reaches the owner's home (`set_home_state` of `infra/src/pod_store/homes.rs`), which must be the operator's.
+pub(crate) fn order_at_pod(g: &Safeguards, s: &mut State) -> Option<()> {
+    let (pod, epoch) = placement(s);
+    if !s.catalog.ordered || !pods::lock_free(g, s, pod) {
+        return None;
+    }
+    let frozen = s.catalog.frozen;
+    let home = s.pod_mut(pod).home.as_mut()?;
+    let operators = matches!(home.state, HomeState::Serving | HomeState::Frozen);
+    if home.epoch != epoch || !operators {
+        return None;
+    }
+    home.state = if frozen {
+        HomeState::Frozen
+    } else {
+        HomeState::Serving
+    };
+    s.catalog.ordered = false;
     Some(())
 }

@@ -136,14 +136,7 @@ pub(crate) fn answers<'a>(
 ) -> impl Iterator<Item = Answer> + use<'a> {
     known_placements(s).iter().flat_map(move |&to| {
         let pod = s.pod(to.0);
-        let remembered = pod.cached.map(|(epoch, state)| Home {
-            epoch,
-            state,
-            mark: None,
-            mv: 0,
-            owner: 0,
-        });
-        let homes = [pod.home, remembered].into_iter().flatten();
+        let homes = [pod.home, pod.cached].into_iter().flatten();
         homes.flat_map(move |home| from_servers(g, s, to, home))
     })
 }
@@ -160,7 +153,7 @@ fn from_servers(
     let has = |executed: Set| token < home.epoch || set & !executed == 0;
     let primary = (runs && has(pod.executed)).then_some((home.epoch, pod.executed, pod.data));
     let (data, executed, ready) = pod.replica;
-    let replica = runs && (ready >= home.epoch || !g.ready_gtid) && has(executed);
+    let replica = runs && (ready >= home.ready || !g.ready_gtid) && has(executed);
     let replica = replica.then_some((home.epoch, executed, data));
     [primary, replica].into_iter().flatten()
 }
@@ -176,13 +169,18 @@ pub(crate) fn read(s: &mut State, answer: Answer) {
 /// be visible here already.
 pub(crate) fn replicate(s: &mut State, pod: u8) {
     let there = s.pod_mut(pod);
-    there.replica = (there.data, there.executed, there.ready);
+    there.replica = (there.data, there.executed, there.ready.0);
 }
 
 /// A process reads the home and remembers it.
 pub(crate) fn remember(s: &mut State, pod: u8) {
     let there = s.pod_mut(pod);
-    there.cached = there.home.map(|home| (home.epoch, home.state));
+    there.cached = there.home.map(|home| Home {
+        mark: None,
+        mv: 0,
+        owner: 0,
+        ..home
+    });
 }
 
 /// Pods whose processes remember something.

@@ -9,6 +9,7 @@ mod properties;
 mod protocol;
 mod safeguards;
 mod state;
+mod way_on;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,7 +21,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use properties as p;
 use protocol::Protocol;
-use safeguards::{Bounds, Safeguards};
+use safeguards::{Bounds, Rules, Safeguards};
 use state::State;
 
 fn seen(name: &'static str, condition: fn(&Protocol, &State) -> bool) -> Property<Protocol> {
@@ -29,8 +30,10 @@ fn seen(name: &'static str, condition: fn(&Protocol, &State) -> bool) -> Propert
 
 fn protocol(safeguards: Safeguards, bounds: Bounds, examples: Vec<Property<Protocol>>) -> Protocol {
     Protocol {
-        safeguards,
-        bounds,
+        rules: Rules {
+            on: safeguards,
+            within: bounds,
+        },
         examples,
         with_a_way_on: Mutex::default(),
     }
@@ -106,9 +109,7 @@ fn told(path: Vec<(State, Option<protocol::Action>)>) -> String {
             .flatten()
             .map(|m| (m.state, m.owner))
             .collect();
-        let movers = state
-            .movers
-            .map(|m| (m.mv, m.owner, m.pc, m.open));
+        let movers = state.movers.map(|m| (m.mv, m.owner, m.pc, m.open));
         text.push_str(&format!(
             "  A {:?} {:?}; B {:?} {:?}; {:?} {moves:?}; {movers:?}; acked {:b}\n",
             home(0),
@@ -344,6 +345,7 @@ fn inv1_without_reserved_epochs_two_pods_may_write() {
         |g| g.reserved_epochs = false,
         Bounds {
             after_abort: Some(2),
+            owners: 4,
             ..ABORTS
         },
         p::ONE_WRITER,
@@ -375,18 +377,13 @@ fn under_the_old_number_after_an_unknown_outcome_the_shop_stays_fenced() {
 }
 
 #[test]
-fn inv3_handing_from_any_state_loses_a_write() {
-    breaks(|g| g.handing_from_fenced = false, FAILS, p::NOT_LOST);
-}
-
-#[test]
 fn a_fence_lifted_after_the_catalog_step_stays() {
     breaks(|g| g.lift_first = false, FAILS, p::OPEN);
 }
 
 #[test]
 fn inv3_with_marks_of_an_earlier_try_a_write_is_lost() {
-    breaks(|g| g.marks_cleared = false, FAILS, p::NOT_LOST);
+    breaks(|g| g.cleaned = false, FAILS, p::NOT_LOST);
 }
 
 #[test]

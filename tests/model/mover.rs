@@ -1,49 +1,63 @@
 //! The program of a mover, one side effect at a time; between any two others may act, and whoever takes over remembers
 //! nothing.
 //!
-//! Mirrors `infra/src/mover/driver.rs` and `driver/*`. A mover goes by what it remembers: the catalog and the pods refuse what
-//! is out of date. `verifying` compares nothing here: what the model shows holds without comparisons, which are there to
-//! find faults of servers and of our own code.
+//! Mirrors `infra/src/mover/driver.rs` and `driver/*`, `infra/src/mover/run/{task,leftover}.rs`. A mover goes by what it
+//! remembers: the catalog and the pods refuse what is out of date. `verifying` compares nothing here: what the model shows holds
+//! without comparisons, which are there to find faults of servers and of our own code.
 
+use shared::home::HomeState;
 use shared::moves::{MoveEvent, MoveState};
 
 use crate::catalog;
 use crate::pods::{self, Refused};
-use crate::safeguards::Safeguards;
-use crate::state::{Data, Mover, Op, Pc, Rows, Set, State, Why, changed};
+use crate::safeguards::{Rules, Safeguards};
+use crate::state::{
+    Change, Data, Look, Mover, OnRows, Op, Pc, Rows, Set, State, Step, Why, changed,
+};
+
+// How a run ends before its work is done.
+mod ends;
+pub(crate) use ends::{abort_at_pod, cut, fail, late, lose_answer, miss};
 
 /// The row of `stock`, and the rows of idempotency: the two chunks of the copy.
 const CHUNKS: [Rows; 2] = [0b001, 0b110];
 
-/// Takes a move (or what an aborted one left) over.
-pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8) {
+/// Takes a move (or what an aborted one left) over: a new run, with the next owner number.
+pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8, why: Why) {
     let owner = catalog::take(g, s, number);
     let mv = catalog::mv(s, number);
+    let switched = catalog::switched(s, number);
     let pc = match mv.state {
-        MoveState::Aborting => Pc::Undo,
-        MoveState::Aborted => leftover(g, s, number),
-        _ => Pc::TakeSource,
+        MoveState::Aborting => Pc::Home(Change::Restore),
+        MoveState::Aborted if g.leftover_taken => Pc::Home(Change::TakeLeftover),
+        MoveState::Aborted if s.pod(mv.target).home.is_some() => Pc::Rows(OnRows::Leftover),
+        MoveState::Aborted => Pc::Home(Change::Forget),
+        MoveState::Cutover if switched => Pc::Home(Change::TakeTarget),
+        MoveState::Preparing | MoveState::Fenced | MoveState::Cutover => {
+            Pc::Home(Change::TakeSource)
+        }
+        _ if g.take_over => Pc::Home(Change::TakeSource),
+        MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Retiring
+        | MoveState::Observing
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Failed => work(g, s, number),
     };
-    s.movers[m] = Mover {
+    let mover = Mover {
         mv: number,
         owner,
         pc,
         at: mv.state,
+        why,
+        terms: terms(s, number),
+        lift: !switched,
+        frozen: s.catalog.frozen,
         ..Mover::IDLE
     };
-    s.movers[m].terms = terms(s, number);
-    if !g.take_over && pc == Pc::TakeSource && mv.state != MoveState::Preparing {
-        plan(g, s, m);
-    }
-}
-
-/// How what an aborted move left is taken away.
-fn leftover(g: &Safeguards, s: &State, number: u8) -> Pc {
-    if g.leftover_taken {
-        return Pc::TakeLeftover;
-    }
-    let home = s.pod(catalog::mv(s, number).target).home;
-    home.map_or(Pc::Forget, |_| Pc::DeleteLeftover)
+    s.movers[m] = if pc == Pc::Idle { Mover::IDLE } else { mover };
 }
 
 fn terms(s: &State, number: u8) -> (u8, u8) {
@@ -51,467 +65,346 @@ fn terms(s: &State, number: u8) -> (u8, u8) {
     (s.pod(mv.source).term, s.pod(mv.target).term)
 }
 
-/// Reads the catalog and goes on from there.
-fn plan(g: &Safeguards, s: &mut State, m: usize) {
-    let mover = s.movers[m];
-    let mv = catalog::mv(s, mover.mv);
-    let pc = match mv.state {
-        _ if mv.owner != mover.owner => Pc::Idle,
-        MoveState::Preparing => Pc::Incoming,
-        MoveState::Copying if mv.from.is_none() => Pc::From,
-        MoveState::Copying => Pc::CopyRead,
-        MoveState::CatchingUp => Pc::Collect,
-        MoveState::Verifying => Pc::Verified,
-        MoveState::Fenced => Pc::Fence,
-        MoveState::Cutover if catalog::switched(s, mover.mv) => Pc::Serving,
-        MoveState::Cutover => Pc::Handing,
-        MoveState::Retiring => Pc::Delete,
-        MoveState::Aborting => Pc::Undo,
-        MoveState::Aborted if mv.leftover => leftover(g, s, mover.mv),
+/// What a state asks for, once both homes are this run's and the target's is `incoming`.
+fn work(g: &Safeguards, s: &State, number: u8) -> Pc {
+    let mv = catalog::mv(s, number);
+    match mv.state {
+        MoveState::Preparing if mv.back || !g.cleaned => Pc::Step(Step::Prepared),
+        MoveState::Preparing => Pc::Rows(OnRows::Clean),
+        MoveState::Copying if mv.from.is_none() => Pc::Look(Look::From),
+        MoveState::Copying => Pc::Look(Look::Chunk),
+        MoveState::CatchingUp => Pc::Look(Look::Feed),
+        MoveState::Verifying => Pc::Step(Step::Verified),
+        MoveState::Fenced => Pc::Home(Change::Fence),
+        MoveState::Cutover => Pc::Home(Change::Handing),
+        MoveState::Retiring => Pc::Rows(OnRows::Delete),
         MoveState::Observing
         | MoveState::Done
         | MoveState::Paused
         | MoveState::Failed
+        | MoveState::Aborting
         | MoveState::Aborted => Pc::Idle,
-    };
-    s.movers[m] = if pc == Pc::Idle {
-        Mover::IDLE
-    } else {
-        Mover {
-            mv: mover.mv,
-            owner: mover.owner,
-            terms: mover.terms,
-            pc,
-            at: mv.state,
-            ..Mover::IDLE
-        }
-    };
+    }
 }
 
-/// All changes up to here are at the target.
+/// The set up to which all changes are at the target.
 fn applied(s: &State, number: u8) -> Set {
     let mv = catalog::mv(s, number);
-    mv.from.unwrap_or(0) | s.pod(mv.target).applied
+    let (of, _, applied) = s.pod(mv.target).marks;
+    let noted = applied.filter(|_| of == number);
+    noted.or(mv.from).unwrap_or(0)
 }
 
 /// The pod that a step is about; `None` for a step of the catalog.
 pub(crate) fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
-    let mv = catalog::mv(s, mover.mv);
-    match mover.pc {
-        Pc::TakeSource
-        | Pc::From
-        | Pc::CopyRead
-        | Pc::Collect
-        | Pc::Read
-        | Pc::Fence
-        | Pc::Lift
-        | Pc::Handing
-        | Pc::Still
-        | Pc::Moved
-        | Pc::Delete
-        | Pc::Release
-        | Pc::Undo => Some(mv.source),
-        Pc::TakeTarget
-        | Pc::Incoming
-        | Pc::Copy
-        | Pc::Apply
-        | Pc::Ready
-        | Pc::Serving
-        | Pc::TakeLeftover
-        | Pc::DeleteLeftover
-        | Pc::Forget => Some(mv.target),
-        Pc::Idle
-        | Pc::Prepared
-        | Pc::Copied
-        | Pc::CaughtUp
-        | Pc::Verified
-        | Pc::Followed
-        | Pc::Lifted
-        | Pc::Switch
-        | Pc::HandedOver
-        | Pc::Retired
-        | Pc::Undone
-        | Pc::LeftoverDone => None,
-    }
+    let (source, target) = match mover.pc {
+        Pc::Idle | Pc::Step(_) => return None,
+        _ => {
+            let mv = catalog::mv(s, mover.mv);
+            (mv.source, mv.target)
+        }
+    };
+    Some(match mover.pc {
+        Pc::Idle | Pc::Step(_) => return None,
+        Pc::Look(_) => source,
+        Pc::Rows(OnRows::Delete) => source,
+        Pc::Rows(OnRows::Clean | OnRows::Copy | OnRows::Apply | OnRows::Leftover) => target,
+        Pc::Home(change) => match change {
+            Change::TakeSource
+            | Change::Fence
+            | Change::Handing
+            | Change::Moved
+            | Change::ReleaseSource
+            | Change::Restore => source,
+            Change::TakeTarget
+            | Change::Incoming
+            | Change::Ready
+            | Change::Serving
+            | Change::ReleaseTarget
+            | Change::TakeLeftover
+            | Change::Forget => target,
+        },
+    })
 }
 
-/// A mover's next step: in the catalog, at a pod, or only a look. `None`: it has to wait.
-pub(crate) fn go(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
+/// A mover's next step. `None`: it has to wait.
+pub(crate) fn go(r: &Rules, s: &mut State, m: usize) -> Option<()> {
+    let g = &r.on;
     let mover = s.movers[m];
-    if mover.pc == Pc::Idle {
-        return None;
+    if let Pc::Step(what) = mover.pc {
+        return step(g, s, m, what);
     }
-    let Some(pod) = pod_of(s, &mover) else {
-        catalog_step(g, s, m);
-        return Some(());
-    };
-    let now = terms(s, mover.mv);
-    let source = pod == catalog::mv(s, mover.mv).source;
-    let known = if source {
+    let pod = pod_of(s, &mover)?;
+    let (now, mv) = (terms(s, mover.mv), catalog::mv(s, mover.mv));
+    let known = if pod == mv.source {
         mover.terms.0 == now.0
     } else {
         mover.terms.1 == now.1
     };
     if !known {
-        primary_changed(g, s, m);
-        return Some(());
-    }
-    if matches!(
-        mover.pc,
-        Pc::From | Pc::CopyRead | Pc::Collect | Pc::Read | Pc::Still
-    ) {
-        return look(g, s, m, pod);
+        return ends::primary_changed(r, s, m);
     }
     let op = op(&mover, pod);
-    let done = if mover.open {
-        pods::commit(s, &op);
-        Ok(())
-    } else if pods::on_rows(op.what) {
-        match pods::begin(g, s, &op) {
-            Ok(true) => {
-                s.movers[m].open = true;
-                return Some(());
-            }
-            Ok(false) => return None,
-            Err(refused) => Err(refused),
+    match mover.pc {
+        Pc::Idle | Pc::Step(_) => None,
+        Pc::Look(what) => look(g, s, m, what),
+        Pc::Rows(what) if mover.open => {
+            pods::commit(s, what, &op);
+            s.movers[m].open = false;
+            let next = match what {
+                OnRows::Clean => Pc::Step(Step::Prepared),
+                OnRows::Copy => Pc::Look(Look::Chunk),
+                OnRows::Apply => followed(s, m).unwrap_or(Pc::Look(Look::Feed)),
+                OnRows::Delete => Pc::Home(Change::ReleaseTarget),
+                OnRows::Leftover => Pc::Home(Change::Forget),
+            };
+            s.movers[m].next(next);
+            Some(())
         }
-    } else if pods::lock_free(g, s, pod) {
-        pods::change(g, s, op)
-    } else {
-        return None;
-    };
-    heard(g, s, m, &op, done);
-    Some(())
+        Pc::Rows(what) => {
+            match pods::begin(g, s, what, &op) {
+                Ok(true) => s.movers[m].open = true,
+                Ok(false) => return None,
+                Err(Refused) => s.movers[m] = Mover::IDLE,
+            }
+            Some(())
+        }
+        Pc::Home(_) if !pods::lock_free(g, s, pod) => None,
+        Pc::Home(what) => {
+            match pods::change(g, s, what, &op) {
+                Ok(()) => changed_home(g, s, m, what),
+                Err(Refused) => s.movers[m] = Mover::IDLE,
+            }
+            Some(())
+        }
+    }
 }
 
 fn op(mover: &Mover, pod: u8) -> Op {
-    let carries = matches!(mover.pc, Pc::Copy | Pc::Apply);
-    let lifts = matches!(
-        mover.at,
-        MoveState::Preparing | MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying
-    );
     Op {
         pod,
         mv: mover.mv,
         owner: mover.owner,
-        what: mover.pc,
-        rows: if carries { mover.rows } else { 0 },
-        data: if carries { mover.data } else { Data::default() },
-        upto: if mover.pc == Pc::Apply { mover.seen } else { 0 },
-        lift: mover.pc == Pc::TakeSource && lifts,
+        rows: mover.rows,
+        data: mover.data,
+        upto: mover.seen,
+        lift: mover.lift,
+        frozen: mover.frozen,
     }
 }
 
-/// Steps that only look at a pod.
-fn look(g: &Safeguards, s: &mut State, m: usize, pod: u8) -> Option<()> {
+impl Mover {
+    /// Goes on; what it has read is used up.
+    fn next(&mut self, pc: Pc) {
+        self.pc = pc;
+        self.data = Data::default();
+        self.rows = 0;
+        self.seen = 0;
+    }
+}
+
+/// Whether the target has all that the source had after the fence.
+fn followed(s: &State, m: usize) -> Option<Pc> {
+    let mover = &s.movers[m];
+    let fence = mover.fence?;
+    (fence & !applied(s, mover.mv) == 0).then_some(Pc::Step(Step::Followed))
+}
+
+/// Steps that only look at the source.
+fn look(g: &Safeguards, s: &mut State, m: usize, what: Look) -> Option<()> {
     let mover = s.movers[m];
-    let there = *s.pod(pod);
-    match mover.pc {
-        Pc::From => {
-            let noted = catalog::note_from(s, mover.mv, mover.owner, there.executed);
-            match noted {
-                Some(()) => s.movers[m].pc = Pc::CopyRead,
-                None => plan(g, s, m),
+    let mv = catalog::mv(s, mover.mv);
+    let source = *s.pod(mv.source);
+    match what {
+        Look::From => {
+            s.movers[m].next(Pc::Look(Look::Chunk));
+            if catalog::note_from(s, mover.mv, mover.owner, source.executed).is_none() {
+                s.movers[m] = Mover::IDLE;
             }
         }
-        Pc::CopyRead => {
-            let target = catalog::mv(s, mover.mv).target;
-            let copied = s.pod(target).copied;
-            let done = if copied.0 == mover.mv { copied.1 } else { 0 };
-            let mover = &mut s.movers[m];
-            match CHUNKS.into_iter().find(|rows| done & rows == 0) {
-                Some(rows) => {
-                    mover.rows = rows;
-                    mover.data = there.data;
-                    mover.pc = Pc::Copy;
-                }
-                None => mover.pc = Pc::Copied,
-            }
+        Look::Chunk => {
+            let (of, chunks, _) = s.pod(mv.target).marks;
+            let done = if of == mover.mv { chunks } else { 0 };
+            let left = CHUNKS.into_iter().find(|rows| done & rows == 0);
+            s.movers[m].next(left.map_or(Pc::Step(Step::Copied), |_| Pc::Rows(OnRows::Copy)));
+            s.movers[m].rows = left.unwrap_or(0);
+            s.movers[m].data = left.map_or(Data::default(), |_| source.data);
         }
-        Pc::Collect => {
-            let seen = mover.seen | there.logged;
-            let done = applied(s, mover.mv);
-            let rows = changed(seen & !done);
-            let mover = &mut s.movers[m];
-            mover.pc = match mover.fence {
-                _ if rows != 0 => Pc::Read,
-                None => Pc::CaughtUp,
-                Some(fence) if fence & !done == 0 => Pc::Followed,
-                Some(_) => return None,
-            };
+        Look::Feed => {
+            let seen = source.logged;
+            let rows = changed(seen & !applied(s, mover.mv));
             if rows != 0 {
-                mover.seen = seen;
-                mover.rows = rows;
+                s.movers[m].pc = Pc::Look(Look::Changed);
+                s.movers[m].seen = seen;
+                s.movers[m].rows = rows;
+            } else if mover.fence.is_some() {
+                let next = followed(s, m)?;
+                s.movers[m].next(next);
+            } else {
+                s.movers[m].next(Pc::Step(Step::CaughtUp));
             }
         }
-        Pc::Read => {
-            if g.wait_executed && mover.seen & !there.executed != 0 {
+        Look::Changed => {
+            if g.wait_executed && mover.seen & !source.executed != 0 {
                 return None;
             }
-            s.movers[m].data = there.data;
-            s.movers[m].pc = Pc::Apply;
+            s.movers[m].data = source.data;
+            s.movers[m].pc = Pc::Rows(OnRows::Apply);
         }
-        _ => {
-            let ours = there.home.is_some_and(|row| {
-                row.mv == mover.mv
-                    && row.owner == mover.owner
-                    && (row.state == shared::home::HomeState::Handing || !g.handing)
+        Look::Still => {
+            let ours = source.home.is_some_and(|row| {
+                let mine = (row.mv, row.owner) == (mover.mv, mover.owner);
+                mine && (row.state == HomeState::Handing || !g.handing)
             });
-            if ours {
-                s.movers[m].pc = Pc::Switch;
-            } else {
-                plan(g, s, m);
+            s.movers[m].next(Pc::Step(Step::Switch));
+            if !ours {
+                s.movers[m] = Mover::IDLE;
             }
         }
     }
     Some(())
 }
 
-fn catalog_step(g: &Safeguards, s: &mut State, m: usize) {
-    let Mover {
-        mv, owner, at, why, ..
-    } = s.movers[m];
-    let back = catalog::mv(s, mv).back;
-    let event = match s.movers[m].pc {
-        Pc::Prepared if back => MoveEvent::PreparedBack,
-        Pc::Prepared => MoveEvent::Prepared,
-        Pc::Copied => MoveEvent::Copied,
-        Pc::CaughtUp => MoveEvent::CaughtUp,
-        Pc::Verified => MoveEvent::Verified,
-        Pc::Followed => MoveEvent::Followed,
-        Pc::HandedOver => MoveEvent::HandedOver,
-        Pc::Retired => MoveEvent::Retired,
-        Pc::Undone => MoveEvent::Undone,
-        Pc::Lifted => match why {
-            Why::Missed => MoveEvent::FenceMissed,
-            Why::Primary => MoveEvent::PrimaryChanged,
-            Why::Fail => MoveEvent::Fail,
-        },
-        Pc::Switch => {
-            match catalog::switch(s, mv, owner) {
-                Some(()) => s.movers[m].pc = after_switch(g),
-                None => plan(g, s, m),
-            }
-            return;
-        }
-        _ => {
-            let _ = catalog::leftover_done(s, mv, owner);
-            s.movers[m] = Mover::IDLE;
-            return;
-        }
-    };
-    let done = catalog::step(s, mv, owner, at, event).is_some();
-    let to_lift = matches!(at, MoveState::Fenced | MoveState::Cutover);
-    if done && s.movers[m].pc == Pc::Lifted && to_lift && !g.lift_first {
-        s.movers[m].pc = Pc::Lift;
-    } else {
-        plan(g, s, m);
-    }
-}
-
-const fn after_switch(g: &Safeguards) -> Pc {
-    if g.ready_first {
-        Pc::Serving
-    } else {
-        Pc::Ready
-    }
-}
-
-/// A mover hears of its transaction.
-fn heard(g: &Safeguards, s: &mut State, m: usize, op: &Op, answer: Result<(), Refused>) {
-    s.movers[m].open = false;
-    if answer.is_err() {
-        return refused(g, s, m);
-    }
-    let mv = op.mv;
-    let next = match op.what {
-        Pc::TakeSource => Pc::TakeTarget,
-        Pc::TakeTarget => return plan(g, s, m),
-        Pc::Incoming => Pc::Prepared,
-        Pc::Copy => Pc::CopyRead,
-        Pc::Apply => match s.movers[m].fence {
-            Some(fence) if fence & !applied(s, mv) == 0 => Pc::Followed,
-            _ => Pc::Collect,
-        },
-        Pc::Fence => {
-            let fence = s.pod(op.pod).executed;
-            s.movers[m].fence = Some(fence);
-            if !g.tail_to_fence || fence & !applied(s, mv) == 0 {
-                Pc::Followed
+/// What follows a change of a home.
+fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
+    let Mover { mv, at, lift, .. } = s.movers[m];
+    let it = catalog::mv(s, mv);
+    let standing = matches!(at, MoveState::Fenced | MoveState::Cutover);
+    let next = match what {
+        Change::TakeSource if standing && !lift => Pc::Home(Change::Moved),
+        Change::TakeSource if standing => Pc::Step(Step::Stopped),
+        Change::TakeSource => Pc::Home(Change::TakeTarget),
+        Change::TakeTarget if standing => Pc::Home(Change::Serving),
+        Change::TakeTarget if at == MoveState::Retiring => work(g, s, mv),
+        Change::TakeTarget => Pc::Home(Change::Incoming),
+        Change::Incoming => work(g, s, mv),
+        Change::Fence => {
+            let executed = s.pod(it.source).executed;
+            s.movers[m].fence = Some(executed);
+            if g.tail_to_fence {
+                followed(s, m).unwrap_or(Pc::Look(Look::Feed))
             } else {
-                Pc::Collect
+                Pc::Step(Step::Followed)
             }
         }
-        Pc::Lift if g.lift_first => Pc::Lifted,
-        Pc::Lift => return plan(g, s, m),
-        Pc::Handing if g.ready_first => Pc::Ready,
-        Pc::Handing => Pc::Still,
-        Pc::Ready => {
-            let set = s.pod(op.pod).executed;
-            catalog::note_ready(s, mv, set);
+        Change::Handing if g.ready_first => Pc::Home(Change::Ready),
+        Change::Handing => Pc::Look(Look::Still),
+        Change::Ready => {
+            let executed = s.pod(it.target).executed;
+            catalog::note_ready(s, mv, executed);
             if g.ready_first {
-                Pc::Still
+                Pc::Look(Look::Still)
             } else {
-                Pc::Serving
+                Pc::Home(Change::Serving)
             }
         }
-        Pc::Serving => Pc::Moved,
-        Pc::Moved => {
-            let target = catalog::mv(s, mv).target;
-            if let Some(row) = s.pod_mut(target).home.as_mut()
+        // A run that was taken up after the catalog's step has not been at the source yet.
+        Change::Serving if lift => Pc::Home(Change::Moved),
+        Change::Serving => Pc::Home(Change::TakeSource),
+        Change::Moved => {
+            if let Some(row) = s.pod_mut(it.target).home.as_mut()
                 && !g.owner_kept
             {
                 pods::release(g, row);
             }
-            Pc::HandedOver
+            Pc::Step(Step::HandedOver)
         }
-        Pc::Delete => Pc::Release,
-        Pc::Release => Pc::Retired,
-        Pc::Undo => Pc::Undone,
-        // No home, no rows: nothing was ever copied.
-        Pc::TakeLeftover if s.pod(op.pod).home.is_none() => Pc::Forget,
-        Pc::TakeLeftover => Pc::DeleteLeftover,
-        Pc::DeleteLeftover => Pc::Forget,
-        _ => Pc::LeftoverDone,
+        Change::ReleaseTarget => Pc::Home(Change::ReleaseSource),
+        Change::ReleaseSource => Pc::Step(Step::Retired),
+        Change::Restore => Pc::Step(Step::Undone),
+        Change::TakeLeftover => match s.pod(it.target).home.map(|row| row.state) {
+            Some(HomeState::Incoming) => Pc::Rows(OnRows::Leftover),
+            // It never was this move's: nothing was copied.
+            _ => Pc::Home(Change::Forget),
+        },
+        Change::Forget => Pc::Step(Step::LeftoverDone),
     };
-    let mover = &mut s.movers[m];
-    mover.pc = next;
-    forget(mover);
+    s.movers[m].next(next);
 }
 
-/// What a mover has read and no longer needs.
-fn forget(mover: &mut Mover) {
-    mover.data = Data::default();
-    mover.rows = 0;
-    mover.seen = 0;
-}
-
-fn refused(g: &Safeguards, s: &mut State, m: usize) {
-    let Mover { mv, owner, pc, .. } = s.movers[m];
-    if pc == Pc::Handing && catalog::mv(s, mv).owner == owner {
-        // A takeover found the fence lifted and the catalog not told: as after a change of the primary.
-        lift(g, s, m, Why::Primary);
-    } else {
+/// A transaction of the catalog, and what follows. Refused, it ends the run.
+fn step(g: &Safeguards, s: &mut State, m: usize, what: Step) -> Option<()> {
+    let Mover {
+        mv, owner, at, why, ..
+    } = s.movers[m];
+    let event = match what {
+        Step::Prepared if catalog::mv(s, mv).back => MoveEvent::PreparedBack,
+        Step::Prepared => MoveEvent::Prepared,
+        Step::Copied => MoveEvent::Copied,
+        Step::CaughtUp => MoveEvent::CaughtUp,
+        Step::Verified => MoveEvent::Verified,
+        Step::Followed => MoveEvent::Followed,
+        Step::Stopped => match why {
+            Why::Missed => MoveEvent::FenceMissed,
+            Why::Primary => MoveEvent::PrimaryChanged,
+            Why::Fail => MoveEvent::Fail,
+        },
+        Step::HandedOver => MoveEvent::HandedOver,
+        Step::Retired => MoveEvent::Retired,
+        Step::Undone => MoveEvent::Undone,
+        Step::Switch => {
+            match catalog::switch(s, mv, owner) {
+                Some(()) if g.ready_first => s.movers[m].next(Pc::Home(Change::Serving)),
+                Some(()) => s.movers[m].next(Pc::Home(Change::Ready)),
+                None => s.movers[m] = Mover::IDLE,
+            }
+            return Some(());
+        }
+        Step::LeftoverDone => {
+            catalog::leftover_done(s, mv, owner);
+            s.movers[m] = Mover::IDLE;
+            return Some(());
+        }
+    };
+    if g.orders_wait && s.catalog.ordered && event == MoveEvent::Verified {
+        return None;
+    }
+    if g.orders_wait && s.catalog.ordered && event == MoveEvent::Undone {
+        // The order may have changed the placement: the source's home is set from it again.
+        s.movers[m].frozen = s.catalog.frozen;
+        s.movers[m].next(Pc::Home(Change::Restore));
+        return Some(());
+    }
+    if catalog::step(s, mv, owner, at, event).is_none() {
         s.movers[m] = Mover::IDLE;
+        return Some(());
     }
+    stepped(g, s, m, at);
+    Some(())
 }
 
-/// Gives the fence up, or the move; where no fence stands, only the catalog is told.
-fn lift(g: &Safeguards, s: &mut State, m: usize, why: Why) {
+fn stepped(g: &Safeguards, s: &mut State, m: usize, from: MoveState) {
+    let number = s.movers[m].mv;
+    let mv = catalog::mv(s, number);
+    if mv.state == MoveState::Aborted {
+        // What is left at the target is a task of its own.
+        return take(g, s, m, number, Why::Missed);
+    }
     let mover = &mut s.movers[m];
-    let fenced = matches!(mover.at, MoveState::Fenced | MoveState::Cutover);
-    mover.why = why;
-    mover.pc = if fenced && g.lift_first {
-        Pc::Lift
-    } else {
-        Pc::Lifted
+    mover.at = mv.state;
+    mover.why = Why::Missed;
+    mover.frozen = s.catalog.frozen;
+    let lifted = matches!(from, MoveState::Fenced | MoveState::Cutover);
+    let back = mv.state == MoveState::CatchingUp || mv.state == MoveState::Failed;
+    let next = match mv.state {
+        _ if lifted && back && !g.lift_first => Pc::Home(Change::TakeSource),
+        MoveState::CatchingUp if lifted && g.take_over => Pc::Home(Change::TakeTarget),
+        _ => work(g, s, number),
     };
-    mover.fence = None;
-    forget(mover);
-}
-
-fn primary_changed(g: &Safeguards, s: &mut State, m: usize) {
-    let mover = s.movers[m];
-    s.movers[m].terms = terms(s, mover.mv);
-    forget(&mut s.movers[m]);
-    if matches!(mover.pc, Pc::TakeSource | Pc::TakeTarget | Pc::Lift) {
-        return;
-    }
-    match mover.at {
-        MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying | MoveState::Fenced => {
-            lift(g, s, m, Why::Primary);
-        }
-        MoveState::Cutover if !catalog::switched(s, mover.mv) => lift(g, s, m, Why::Primary),
-        _ => plan(g, s, m),
+    if next == Pc::Idle {
+        s.movers[m] = Mover::IDLE;
+    } else {
+        s.movers[m].fence = None;
+        s.movers[m].next(next);
     }
 }
 
 /// In `catching_up` the rest may be few enough at any time.
 pub(crate) fn go_on(s: &mut State, m: usize) -> Option<()> {
     let mover = &mut s.movers[m];
-    if mover.pc != Pc::Collect || mover.fence.is_some() {
+    if mover.pc != Pc::Look(Look::Feed) || mover.fence.is_some() {
         return None;
     }
-    mover.pc = Pc::CaughtUp;
-    Some(())
-}
-
-/// Whether it is where a driver can turn back: not while it takes over or lifts the fence already, nor inside a transaction.
-fn turns(mover: &Mover) -> bool {
-    let early = [
-        Pc::Idle,
-        Pc::TakeSource,
-        Pc::TakeTarget,
-        Pc::Lift,
-        Pc::Lifted,
-    ];
-    !early.contains(&mover.pc) && !mover.open
-}
-
-/// The fence did not close in time: the server says that the lock was not to be had, or the rest takes too long.
-pub(crate) fn miss(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
-    let mover = s.movers[m];
-    if mover.at != MoveState::Fenced || !turns(&mover) {
-        return None;
-    }
-    lift(g, s, m, Why::Missed);
-    Some(())
-}
-
-/// It cannot go on as it is.
-pub(crate) fn fail(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
-    let mover = s.movers[m];
-    let may = mover.at.after(MoveEvent::Fail).is_some();
-    if !may || !turns(&mover) || catalog::switched(s, mover.mv) {
-        return None;
-    }
-    lift(g, s, m, Why::Fail);
-    Some(())
-}
-
-/// A mover's connection is cut, or it is killed, inside a transaction on rows: the server rolls it back.
-pub(crate) fn cut(s: &mut State, m: usize) -> Option<()> {
-    if !s.movers[m].open {
-        return None;
-    }
-    s.movers[m] = Mover::IDLE;
-    Some(())
-}
-
-/// A mover does not learn what became of its fence and gives it up under its old number, which it must not.
-pub(crate) fn lose_answer(g: &Safeguards, s: &mut State, m: usize) -> Option<()> {
-    let mover = s.movers[m];
-    if mover.pc != Pc::Fence {
-        return None;
-    }
-    s.late = Some(op(&mover, pod_of(s, &mover)?));
-    lift(g, s, m, Why::Missed);
-    Some(())
-}
-
-/// Then it happens after all.
-pub(crate) fn late(g: &Safeguards, s: &mut State) -> Option<()> {
-    let op = s.late.take()?;
-    if !pods::lock_free(g, s, op.pod) {
-        return None;
-    }
-    // Nobody is there to hear that it was refused.
-    let _ = pods::change(g, s, op);
-    Some(())
-}
-
-/// Without `aborting` first: a control server that does not drive the move opens the source, whatever its home says, and
-/// tells the catalog afterwards.
-pub(crate) fn abort_at_pod(s: &mut State, number: u8) -> Option<()> {
-    let mv = catalog::mv(s, number);
-    let open = s.spent.aborts > 0;
-    if open {
-        return catalog::abort(s, number);
-    }
-    s.spent.aborts += 1;
-    mv.state.after(MoveEvent::Abort)?;
-    let home = s.pod_mut(mv.source).home.as_mut()?;
-    home.state = shared::home::HomeState::Serving;
-    home.mv = 0;
+    mover.next(Pc::Step(Step::CaughtUp));
     Some(())
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::state::{Catalog, Clients, Data, Home, Move, Mover, Op, PODS, Pod, State, Tx};
+use crate::state::{Catalog, Clients, Data, Home, Move, Mover, Op, PODS, Pc, Pod, State, Tx};
 
 /// More than the longest state has.
 const BYTES_MAX: usize = 256;
@@ -35,22 +35,21 @@ impl Bytes {
             return self.put(NONE);
         };
         let (pod, epoch) = home.mark.unwrap_or((NONE, NONE));
-        let row = [home.epoch, home.state as u8, home.mv, home.owner];
-        self.all(row);
-        self.all([pod, epoch]);
+        self.all([home.epoch, home.state as u8, home.mv, home.owner]);
+        self.all([pod, epoch, home.ready]);
     }
 
     fn pod(&mut self, pod: &Pod) {
         self.home(pod.home);
         self.data(pod.data);
-        let (of, rows) = pod.copied;
+        let (of, rows, applied) = pod.marks;
         self.all([pod.logged, pod.executed, of, rows]);
-        self.all([pod.applied, pod.ready, pod.term]);
+        self.all([applied.unwrap_or(NONE), pod.term]);
+        self.all(<[u8; 2]>::from(pod.ready));
         let (data, set, ready) = pod.replica;
         self.data(data);
         self.all([set, ready]);
-        let (epoch, state) = pod.cached.map_or((NONE, 0), |(e, state)| (e, state as u8));
-        self.all([epoch, state]);
+        self.home(pod.cached);
     }
 
     fn catalog(&mut self, catalog: &Catalog) {
@@ -58,6 +57,7 @@ impl Bytes {
             self.all([pod, epoch]);
         }
         self.all([NONE, catalog.owner]);
+        self.all([catalog.frozen, catalog.ordered].map(u8::from));
         for mv in catalog.moves.iter().flatten() {
             self.mv(mv);
         }
@@ -71,23 +71,30 @@ impl Bytes {
         self.all([u8::from(mv.back), resume, u8::from(mv.leftover)]);
     }
 
-    fn op(&mut self, op: Option<&Op>) {
-        let Some(op) = op else {
-            return self.put(NONE);
-        };
-        self.all([op.pod, op.mv, op.owner, op.what as u8]);
-        self.all([op.rows, op.upto, u8::from(op.lift)]);
-        self.data(op.data);
+    fn late(&mut self, op: Option<&Op>) {
+        match op {
+            Some(op) => self.all([op.pod, op.mv, op.owner]),
+            None => self.put(NONE),
+        }
     }
 
     fn mover(&mut self, mover: &Mover) {
         if mover.mv == 0 {
             return self.put(NONE);
         }
-        self.all([mover.mv, mover.owner, mover.pc as u8, mover.at as u8]);
+        let pc = match mover.pc {
+            Pc::Idle => 0,
+            Pc::Look(look) => 0x10 + look as u8,
+            Pc::Rows(rows) => 0x20 + rows as u8,
+            Pc::Home(change) => 0x30 + change as u8,
+            Pc::Step(step) => 0x40 + step as u8,
+        };
+        self.all([mover.mv, mover.owner, pc, mover.at as u8]);
         let (source, target) = mover.terms;
         self.all([mover.why as u8, mover.rows, mover.seen, source, target]);
-        self.all([mover.fence.unwrap_or(NONE), u8::from(mover.open)]);
+        self.put(mover.fence.unwrap_or(NONE));
+        let flags = [mover.open, mover.lift, mover.frozen];
+        self.all(flags.map(u8::from));
         self.data(mover.data);
     }
 
@@ -121,11 +128,11 @@ impl Bytes {
         }
         all.catalog(&s.catalog);
         s.movers.iter().for_each(|mover| all.mover(mover));
-        all.op(s.late.as_ref());
+        all.late(s.late.as_ref());
         all.clients(&s.clients);
         let spent = s.spent;
         all.all([spent.unknown, spent.misses, spent.fails]);
-        all.all([spent.pauses, spent.aborts, spent.changes]);
+        all.all([spent.pauses, spent.aborts, spent.changes, spent.orders]);
         all
     }
 }

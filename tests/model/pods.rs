@@ -7,10 +7,13 @@
 use shared::home::{self, Access, Claim, HomeState, Mark, Verdict};
 use shared::{Epoch, PodId};
 
+use crate::catalog;
+use crate::mover;
 use crate::safeguards::Safeguards;
-use crate::state::{At, Home, Op, Pc, State, Tx};
+use crate::state::{At, Change, Data, Home, Move, OnRows, Op, State, Tx};
 
 /// The transaction changed nothing: another mover's home, or one in no state for this.
+#[derive(Debug)]
 pub(crate) struct Refused;
 
 fn epoch(raw: u8) -> Epoch {
@@ -39,36 +42,36 @@ pub(crate) fn decide(pod: u8, home: Option<&Home>, to: At, token: u8, access: Ac
     home::decide(pod_id(pod), home.as_ref(), claim, access)
 }
 
-/// Whether a pod would run this now.
-pub(crate) fn runs(s: &State, to: At, access: Access) -> bool {
-    decide(to.0, s.pod(to.0).home.as_ref(), to, 0, access) == Verdict::Run
+/// What a pod says to a request without a token now.
+pub(crate) fn says(s: &State, to: At, access: Access) -> Verdict {
+    decide(to.0, s.pod(to.0).home.as_ref(), to, 0, access)
 }
 
-/// The pod at which a mover's transaction on rows has begun.
-fn busy(s: &State) -> impl Iterator<Item = u8> + '_ {
-    let open = s.movers.iter().filter(|m| m.open);
-    open.filter_map(|m| crate::mover::pod_of(s, m))
+/// Whether it runs it.
+pub(crate) fn runs(s: &State, to: At, access: Access) -> bool {
+    says(s, to, access) == Verdict::Run
+}
+
+/// Whether a mover's transaction on rows has begun at a pod.
+fn busy(s: &State, pod: u8) -> bool {
+    let mut open = s.movers.iter().filter(|m| m.open);
+    open.any(|m| mover::pod_of(s, m) == Some(pod))
 }
 
 /// Whether the exclusive lock on a pod's home is free: every write and every mover's transaction on rows holds it shared.
 pub(crate) fn lock_free(g: &Safeguards, s: &State, pod: u8) -> bool {
     let mut writes = s.clients.txs.iter().map(|txs| txs[usize::from(pod)]);
     let writing = g.share_lock && writes.any(|tx| tx != Tx::None);
-    !writing && !busy(s).any(|at| at == pod)
-}
-
-/// Whether it is a transaction on rows, which lasts, rather than a change of the home.
-pub(crate) const fn on_rows(what: Pc) -> bool {
-    matches!(what, Pc::Copy | Pc::Apply | Pc::Delete | Pc::DeleteLeftover)
+    !writing && !busy(s, pod)
 }
 
 /// Begins a transaction on rows. `Ok(false)`: two of a move's change the same row of `move_mark`, so the second waits.
-pub(crate) fn begin(g: &Safeguards, s: &State, op: &Op) -> Result<bool, Refused> {
-    if busy(s).any(|at| at == op.pod) {
+pub(crate) fn begin(g: &Safeguards, s: &State, what: OnRows, op: &Op) -> Result<bool, Refused> {
+    if busy(s, op.pod) {
         return Ok(false);
     }
     let row = s.pod(op.pod).home;
-    if op.what == Pc::DeleteLeftover && !g.leftover_taken {
+    if what == OnRows::Leftover && !g.leftover_taken {
         row.filter(|row| row.mv == op.mv).ok_or(Refused)?;
     } else if g.row_owner {
         owned(g, row.as_ref(), op)?;
@@ -77,17 +80,29 @@ pub(crate) fn begin(g: &Safeguards, s: &State, op: &Op) -> Result<bool, Refused>
 }
 
 /// Commits it.
-pub(crate) fn commit(s: &mut State, op: &Op) {
+pub(crate) fn commit(s: &mut State, what: OnRows, op: &Op) {
+    let from = catalog::mv(s, op.mv).from;
     let pod = s.pod_mut(op.pod);
-    match op.what {
-        Pc::Delete | Pc::DeleteLeftover => pod.data = crate::state::Data::default(),
-        Pc::Copy => {
-            pod.data.take(op.rows, op.data);
-            pod.copied.1 |= op.rows;
+    let (of, chunks, applied) = pod.marks;
+    let (chunks, applied) = if of == op.mv {
+        (chunks, applied)
+    } else {
+        (0, None)
+    };
+    match what {
+        OnRows::Clean | OnRows::Leftover => {
+            pod.data = Data::default();
+            pod.marks = (0, 0, None);
         }
-        _ => {
+        OnRows::Delete => pod.data = Data::default(),
+        OnRows::Copy => {
             pod.data.take(op.rows, op.data);
-            pod.applied |= op.upto;
+            pod.marks = (op.mv, chunks | op.rows, applied);
+        }
+        OnRows::Apply => {
+            let before = applied.or(from).unwrap_or(0);
+            pod.data.take(op.rows, op.data);
+            pod.marks = (op.mv, chunks, Some(before | op.upto));
         }
     }
 }
@@ -122,95 +137,126 @@ pub(crate) fn release(g: &Safeguards, row: &mut Home) {
 }
 
 /// Changes a home, in one transaction under its exclusive lock.
-pub(crate) fn change(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
-    let mv = s.catalog.moves[usize::from(op.mv) - 1].ok_or(Refused)?;
-    let found = s.pod(op.pod).home;
-    if op.what == Pc::Incoming {
-        return incoming(g, s, op);
+pub(crate) fn change(g: &Safeguards, s: &mut State, what: Change, op: &Op) -> Result<(), Refused> {
+    let mv = catalog::mv(s, op.mv);
+    if what == Change::Incoming {
+        return incoming(g, s, &mv, op);
     }
-    let Some(mut row) = found else {
-        return absent(g, s, op);
+    let Some(mut row) = s.pod(op.pod).home else {
+        return absent(g, s, what, &mv, op);
     };
-    match op.what {
-        Pc::TakeSource | Pc::TakeTarget | Pc::Undo | Pc::TakeLeftover => may_take(g, &row, &op)?,
-        Pc::Forget if !g.leftover_taken => may_take(g, &row, &op)?,
-        _ => owned(g, Some(&row), &op)?,
+    match what {
+        Change::TakeSource | Change::TakeTarget | Change::Restore | Change::TakeLeftover => {
+            may_take(g, &row, op)?;
+        }
+        Change::Forget if !g.leftover_taken => may_take(g, &row, op)?,
+        // What was released already is released.
+        Change::ReleaseTarget | Change::ReleaseSource if row.mv == 0 && row.owner == op.owner => {}
+        Change::ReleaseTarget
+        | Change::ReleaseSource
+        | Change::Incoming
+        | Change::Fence
+        | Change::Handing
+        | Change::Ready
+        | Change::Serving
+        | Change::Moved
+        | Change::Forget => owned(g, Some(&row), op)?,
     }
     row.mv = op.mv;
     row.owner = op.owner;
-    row.state = to(g, &op, row.state).ok_or(Refused)?;
-    match op.what {
-        Pc::Ready => {
+    row.state = to(g, what, op, row.state).ok_or(Refused)?;
+    match what {
+        Change::Ready => {
             row.mark = None;
-            let pod = s.pod_mut(op.pod);
-            pod.ready = row.epoch;
+            row.ready = s.pod(op.pod).ready.0 + 1;
+            s.pod_mut(op.pod).ready = (row.ready, row.epoch);
         }
-        Pc::Moved => row.mark = Some((mv.target, mv.epoch)),
-        Pc::Forget => row.mark = Some((mv.source, mv.source_epoch)),
-        _ => {}
+        Change::Moved => row.mark = Some((mv.target, mv.epoch)),
+        Change::Forget => {
+            row.mark = Some((mv.source, mv.source_epoch));
+            release(g, &mut row);
+        }
+        Change::ReleaseTarget | Change::ReleaseSource | Change::Restore => release(g, &mut row),
+        Change::TakeSource
+        | Change::TakeTarget
+        | Change::TakeLeftover
+        | Change::Incoming
+        | Change::Fence
+        | Change::Handing
+        | Change::Serving => {}
     }
-    if matches!(op.what, Pc::Undo | Pc::Release | Pc::Forget) {
-        release(g, &mut row);
-    }
-    let gone = op.what == Pc::Forget && !g.owner_kept;
+    let gone = what == Change::Forget && !g.owner_kept;
     s.pod_mut(op.pod).home = (!gone).then_some(row);
     Ok(())
 }
 
 /// A home that is not there has nothing to take over. What forgets it leaves a row with its owner number, which refuses
 /// whoever of that move wakes up late.
-fn absent(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
-    let mv = s.catalog.moves[usize::from(op.mv) - 1].ok_or(Refused)?;
-    match op.what {
-        Pc::TakeTarget | Pc::TakeLeftover => Ok(()),
-        Pc::Forget => {
+fn absent(g: &Safeguards, s: &mut State, what: Change, mv: &Move, op: &Op) -> Result<(), Refused> {
+    match what {
+        Change::TakeTarget | Change::TakeLeftover => Ok(()),
+        Change::Forget => {
             let tombstone = Home {
                 epoch: mv.epoch,
                 state: HomeState::Moved,
                 mark: Some((mv.source, mv.source_epoch)),
                 mv: 0,
                 owner: op.owner,
+                ready: 0,
             };
             s.pod_mut(op.pod).home = g.owner_kept.then_some(tombstone);
             Ok(())
         }
-        _ => Err(Refused),
+        Change::TakeSource
+        | Change::Incoming
+        | Change::Fence
+        | Change::Handing
+        | Change::Ready
+        | Change::Serving
+        | Change::Moved
+        | Change::ReleaseTarget
+        | Change::ReleaseSource
+        | Change::Restore => Err(Refused),
     }
 }
 
 /// The state that a change gives a home; `None` where it is refused.
-fn to(g: &Safeguards, op: &Op, from: HomeState) -> Option<HomeState> {
+fn to(g: &Safeguards, what: Change, op: &Op, from: HomeState) -> Option<HomeState> {
     use HomeState as H;
-    match (op.what, from) {
-        (Pc::TakeSource, H::Fenced | H::Handing) if op.lift => Some(H::Serving),
-        (Pc::TakeSource | Pc::TakeTarget | Pc::Release, state) => Some(state),
-        (Pc::Fence, H::Serving | H::Fenced) => Some(H::Fenced),
-        (Pc::Lift | Pc::Undo, H::Serving | H::Fenced | H::Handing) => Some(H::Serving),
-        (Pc::Handing, H::Serving) if !g.handing_from_fenced => Some(H::Handing),
-        (Pc::Handing, H::Fenced | H::Handing) => {
-            Some(if g.handing { H::Handing } else { H::Fenced })
-        }
-        (Pc::Ready, H::Incoming | H::Ready | H::Serving) => Some(if g.ready_is_quiet {
+    let word = if op.frozen { H::Frozen } else { H::Serving };
+    match (what, from) {
+        // Only what a mover set is lifted: an order that is under way has the last word.
+        (Change::TakeSource, H::Fenced | H::Handing) if op.lift => Some(word),
+        (Change::TakeSource, H::Moved | H::Incoming | H::Ready) if op.lift => None,
+        (Change::Restore, H::Fenced | H::Handing) => Some(word),
+        (Change::Restore, H::Serving | H::Frozen) => Some(from),
+        (
+            Change::TakeSource | Change::TakeTarget | Change::ReleaseTarget | Change::ReleaseSource,
+            _,
+        ) => Some(from),
+        (Change::Fence, H::Serving | H::Frozen | H::Fenced) => Some(H::Fenced),
+        (Change::Handing, H::Fenced | H::Handing) if g.handing => Some(H::Handing),
+        (Change::Handing, H::Fenced) => Some(H::Fenced),
+        (Change::Ready, H::Incoming | H::Ready | H::Serving) => Some(if g.ready_is_quiet {
             H::Ready
         } else {
             H::Serving
         }),
-        (Pc::Serving, H::Ready | H::Serving) => Some(H::Serving),
+        (Change::Serving, H::Ready | H::Serving | H::Frozen) => Some(word),
         // After the catalog's step the source never serves again, whatever its home says.
-        (Pc::Moved, _) => Some(H::Moved),
-        (Pc::TakeLeftover, H::Incoming | H::Ready) => Some(H::Incoming),
-        (Pc::TakeLeftover, state) => Some(state),
-        (Pc::Forget, H::Incoming | H::Moved) => Some(H::Moved),
-        (Pc::Forget, H::Ready) if !g.leftover_taken => Some(H::Moved),
+        (Change::Moved, _) => Some(H::Moved),
+        (Change::TakeLeftover, H::Incoming | H::Ready) => Some(H::Incoming),
+        (Change::TakeLeftover, _) => Some(from),
+        (Change::Forget, H::Incoming | H::Moved) => Some(H::Moved),
+        (Change::Forget, H::Ready) if !g.leftover_taken => Some(H::Moved),
         _ => None,
     }
 }
 
-fn incoming(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
-    let mv = s.catalog.moves[usize::from(op.mv) - 1].ok_or(Refused)?;
+fn incoming(g: &Safeguards, s: &mut State, mv: &Move, op: &Op) -> Result<(), Refused> {
     let pod = s.pod_mut(op.pod);
     if let Some(row) = &pod.home {
-        may_take(g, row, &op)?;
+        may_take(g, row, op)?;
         let free = match row.state {
             HomeState::Moved => true,
             HomeState::Incoming | HomeState::Ready => row.epoch == mv.epoch,
@@ -230,10 +276,7 @@ fn incoming(g: &Safeguards, s: &mut State, op: Op) -> Result<(), Refused> {
         mark: pod.home.and_then(|row| row.mark),
         mv: op.mv,
         owner: op.owner,
+        ready: 0,
     });
-    if g.marks_cleared || pod.copied.0 != op.mv {
-        pod.copied = (op.mv, 0);
-        pod.applied = 0;
-    }
     Ok(())
 }

@@ -1,14 +1,13 @@
 //! What must hold in every state that can be reached.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
-use shared::home::{Access, HomeState};
-use shared::moves::{MoveEvent, MoveState};
+use shared::home::{Access, HomeState, Verdict};
+use shared::moves::MoveState;
 use stateright::Property;
 
 use crate::protocol::Protocol;
-use crate::state::{Data, Mover, State, Tx};
-use crate::{catalog, clients, mover, pods};
+use crate::state::{Data, State, Tx};
+use crate::way_on::way_on;
+use crate::{catalog, clients, pods};
 
 pub(crate) const ONE_WRITER: &str = "at any epoch one pod may write";
 pub(crate) const EPOCHS: &str = "epochs grow, and none has two owners";
@@ -18,11 +17,9 @@ pub(crate) const STRONG: &str = "a strong read sees every write acknowledged bef
 pub(crate) const SESSION: &str = "a session never goes back";
 pub(crate) const OWNER: &str = "the pod that the catalog names can answer";
 pub(crate) const OPEN: &str = "where nobody drives a move, the shop sells";
+pub(crate) const FROZEN: &str = "a frozen shop takes no writes";
 pub(crate) const CLEAN: &str = "no rows are left where nobody takes them away";
 pub(crate) const WAY_ON: &str = "every stop has a way on";
-
-/// Steps within which a shop must sell again: more than any way on takes, few enough to end a search that turns in a circle.
-const STEPS_MAX: usize = 200;
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {
     vec![
@@ -37,13 +34,14 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::always(STRONG, |_, s| strong(s)),
         Property::always(SESSION, |p: &Protocol, s: &State| {
-            !p.bounds.reader
-                || clients::answers(&p.safeguards, s)
+            !p.rules.within.reader
+                || clients::answers(&p.rules.on, s)
                     .all(|(_, _, data)| s.clients.session.2 & !data.keys == 0)
         }),
         Property::always(OWNER, |_, s| owner_answers(s)),
-        Property::always(OPEN, |_, s| {
-            driven(s) || pods::runs(s, catalog::placement(s), Access::Write)
+        Property::always(OPEN, |_, s| driven(s) || s.catalog.ordered || as_placed(s)),
+        Property::always(FROZEN, |_, s: &State| {
+            !s.catalog.frozen || s.catalog.ordered || quiet(s)
         }),
         Property::always(CLEAN, |_, s| {
             clients::pods_in_use().all(|pod| clean(s, pod))
@@ -83,7 +81,7 @@ fn epochs(s: &State) -> bool {
     let down = s
         .pods
         .iter()
-        .any(|pod| pod.home.is_some_and(|home| home.epoch < pod.ready));
+        .any(|pod| pod.home.is_some_and(|home| home.epoch < pod.ready.1));
     grow && !two && !down
 }
 
@@ -99,6 +97,23 @@ fn owner_answers(s: &State) -> bool {
     s.pod(pod).home.is_some_and(|home| {
         home.epoch == epoch && !matches!(home.state, HomeState::Incoming | HomeState::Moved)
     })
+}
+
+/// The owner's home does what the catalog says of the shop.
+pub(crate) fn as_placed(s: &State) -> bool {
+    let wanted = if s.catalog.frozen {
+        Verdict::Frozen
+    } else {
+        Verdict::Run
+    };
+    pods::says(s, catalog::placement(s), Access::Write) == wanted
+}
+
+/// No write runs, and none could begin.
+fn quiet(s: &State) -> bool {
+    let none = s.clients.txs.iter().flatten().all(|tx| *tx == Tx::None);
+    let known = clients::known_placements(s);
+    none && !known.iter().any(|&to| pods::runs(s, to, Access::Write))
 }
 
 /// A pod that is not the owner has rows only for a move that is under way, or that will delete them.
@@ -125,94 +140,4 @@ fn driven(s: &State) -> bool {
         | MoveState::Aborted => false,
         MoveState::Fenced | MoveState::Cutover | MoveState::Aborting => true,
     })
-}
-
-/// From here, with all control servers dead and every client gone, the operator's ordinary commands and one fresh control
-/// server lead to a shop that sells, a closed or observed move, and another move after it. Where an abort is allowed it
-/// does so too, with the target gone for good.
-fn way_on(p: &Protocol, s: &State) -> bool {
-    let mut s = *s;
-    s.movers = [Mover::IDLE; 2];
-    s.late = None;
-    s.spent = Default::default();
-    for pod in clients::pods_in_use() {
-        for w in 0..s.clients.txs.len() {
-            let _ = clients::commit(&mut s, w, pod, false);
-        }
-    }
-    s.clients = State::first().clients;
-    let key = BuildHasherDefault::<DefaultHasher>::default().hash_one(s);
-    if p.with_a_way_on.lock().contains(&key) {
-        return true;
-    }
-    let number = catalog::latest(&s);
-    let abortable = number > 0
-        && !catalog::switched(&s, number)
-        && catalog::mv(&s, number)
-            .state
-            .after(MoveEvent::Abort)
-            .is_some();
-    let on = heals(p, s, false) && (!abortable || heals(p, s, true));
-    if on {
-        p.with_a_way_on.lock().insert(key);
-    }
-    on
-}
-
-fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
-    let g = &p.safeguards;
-    let lost = abort.then(|| catalog::mv(&s, catalog::latest(&s)).target);
-    let last = catalog::latest(&s);
-    if abort && catalog::abort(&mut s, last).is_none() {
-        return false;
-    }
-    for _ in 0..STEPS_MAX {
-        let number = catalog::latest(&s);
-        let sells = pods::runs(&s, catalog::placement(&s), Access::Write);
-        if s.movers[0] == Mover::IDLE {
-            let Some(next) = unattended(&s, lost.is_none()) else {
-                if !sells {
-                    return false;
-                }
-                if !another(p, &mut s) {
-                    return true;
-                }
-                continue;
-            };
-            match catalog::mv(&s, next).state {
-                MoveState::Paused | MoveState::Failed if next == number => {
-                    if catalog::resume(&mut s, number).is_none() {
-                        return false;
-                    }
-                }
-                _ => mover::take(g, &mut s, 0, next),
-            }
-        } else if lost.is_some() && lost == mover::pod_of(&s, &s.movers[0]) {
-            // What is left there waits, and keeps nothing else waiting.
-            if catalog::mv(&s, s.movers[0].mv).state.is_open() {
-                return false;
-            }
-            s.movers[0] = Mover::IDLE;
-        } else if mover::go(g, &mut s, 0).is_none() {
-            return false;
-        }
-    }
-    false
-}
-
-/// A move that an operator or a control server would go on with; the leftovers of one wait where their pod is gone.
-fn unattended(s: &State, leftovers: bool) -> Option<u8> {
-    (1..=catalog::latest(s)).find(|&number| {
-        let mv = catalog::mv(s, number);
-        match mv.state {
-            MoveState::Paused | MoveState::Failed => true,
-            MoveState::Aborted => leftovers && mv.leftover,
-            _ => catalog::wants_mover(&mv),
-        }
-    })
-}
-
-/// The shop must be able to move again.
-fn another(p: &Protocol, s: &mut State) -> bool {
-    clients::pods_in_use().any(|pod| catalog::begin(&p.safeguards, s, pod).is_some())
 }

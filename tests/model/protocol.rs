@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use shared::moves::MoveState;
 use stateright::{Model, Property};
 
-use crate::safeguards::{Bounds, Safeguards};
-use crate::state::{MOVERS, Pc, State, Tx, WRITES};
+use crate::safeguards::Rules;
+use crate::state::{Change, MOVERS, Pc, State, Step, Tx, WRITES, Why};
 use crate::{catalog, clients, mover, properties};
 
 /// One thing that happens.
@@ -19,6 +19,9 @@ pub(crate) enum Action {
     Pause,
     Resume,
     Finish,
+    /// To freeze the shop, or to open it again; then the order reaches the pod.
+    Order,
+    OrderAtPod,
     /// A control server takes this move.
     Take(usize, u8),
     /// It does its next step.
@@ -46,8 +49,7 @@ pub(crate) enum Action {
 
 /// One search.
 pub(crate) struct Protocol {
-    pub(crate) safeguards: Safeguards,
-    pub(crate) bounds: Bounds,
+    pub(crate) rules: Rules,
     /// Examples that the search must find, so that it is known not to be empty.
     pub(crate) examples: Vec<Property<Protocol>>,
     /// States of catalog and pods from which a way on was found.
@@ -56,7 +58,7 @@ pub(crate) struct Protocol {
 
 impl Protocol {
     fn operator(&self, s: &State, actions: &mut Vec<Action>) {
-        let b = &self.bounds;
+        let b = &self.rules.within;
         let number = catalog::latest(s);
         if number == 0 {
             actions.push(Action::Move(1));
@@ -72,13 +74,13 @@ impl Protocol {
             }
         }
         if s.spent.aborts < b.aborts {
-            actions.push(if self.safeguards.aborting_first {
+            actions.push(if self.rules.on.aborting_first {
                 Action::Abort
             } else {
                 Action::AbortAtPod
             });
         }
-        if s.spent.aborts > 0 && !self.safeguards.aborting_first {
+        if s.spent.aborts > 0 && !self.rules.on.aborting_first {
             actions.push(Action::AbortAtPod);
         }
         if s.spent.pauses < b.pauses {
@@ -87,13 +89,19 @@ impl Protocol {
         if matches!(mv.state, MoveState::Paused | MoveState::Failed) {
             actions.push(Action::Resume);
         }
+        if s.spent.orders < b.orders {
+            actions.push(Action::Order);
+        }
+        if s.catalog.ordered {
+            actions.push(Action::OrderAtPod);
+        }
         if b.finish && mv.state == MoveState::Observing {
             actions.push(Action::Finish);
         }
     }
 
     fn movers(&self, s: &State, actions: &mut Vec<Action>) {
-        let b = &self.bounds;
+        let b = &self.rules.within;
         if s.catalog.owner < b.owners {
             for number in 1..=catalog::latest(s) {
                 if catalog::wants_mover(&catalog::mv(s, number)) {
@@ -119,7 +127,7 @@ impl Protocol {
     }
 
     fn customers(&self, s: &State, actions: &mut Vec<Action>) {
-        let b = &self.bounds;
+        let b = &self.rules.within;
         for w in 0..usize::from(b.writes) {
             let job = b.job && w + 1 == WRITES;
             if s.clients.tries[w] < b.tries {
@@ -153,13 +161,13 @@ impl Protocol {
                     Action::Expire(pod),
                 ]);
             }
-            actions.extend((0..clients::answers(&self.safeguards, s).count()).map(Action::Read));
+            actions.extend((0..clients::answers(&self.rules.on, s).count()).map(Action::Read));
         }
     }
 
     fn apply(&self, s: &mut State, action: Action) -> Option<()> {
-        let g = &self.safeguards;
-        let b = &self.bounds;
+        let g = &self.rules.on;
+        let b = &self.rules.within;
         let number = catalog::latest(s);
         match action {
             Action::Move(to) => catalog::begin(g, s, to),
@@ -173,30 +181,35 @@ impl Protocol {
             }
             Action::Resume => catalog::resume(s, number),
             Action::Finish => catalog::finish(s, number),
+            Action::Order => {
+                s.spent.orders += 1;
+                catalog::order(g, s)
+            }
+            Action::OrderAtPod => catalog::order_at_pod(g, s),
             Action::AbortAtPod => mover::abort_at_pod(s, number),
             Action::Take(m, number) => {
                 if s.movers[m].open || (m > 0 && s.movers[m] == s.movers[m - 1]) {
                     return None;
                 }
-                mover::take(g, s, m, number);
+                mover::take(g, s, m, number, Why::Missed);
                 Some(())
             }
             Action::Go(m) if self.waits_for_caches(s, m) => None,
-            Action::Go(m) => mover::go(g, s, m),
+            Action::Go(m) => mover::go(&self.rules, s, m),
             Action::Cut(m) => mover::cut(s, m),
             Action::Late => mover::late(g, s),
             Action::GoOn(m) => mover::go_on(s, m),
             Action::Miss(m) => {
                 s.spent.misses += 1;
-                mover::miss(g, s, m)
+                mover::miss(&self.rules, s, m)
             }
             Action::Fail(m) => {
                 s.spent.fails += 1;
-                mover::fail(g, s, m)
+                mover::fail(&self.rules, s, m)
             }
             Action::LoseAnswer(m) => {
                 s.spent.unknown += 1;
-                mover::lose_answer(g, s, m)
+                mover::lose_answer(s, m)
             }
             Action::Begin(w, at) => clients::begin(b, s, w, s.catalog.placed[usize::from(at)]),
             Action::BeginJob(w, pod) => clients::begin_job(b, s, w, pod),
@@ -233,16 +246,21 @@ impl Protocol {
         }
     }
 
-    /// Time is not in the model: the source's processes remember its home for a second, and the move is handed over only when
-    /// that has passed. Nothing changes the source's rows before.
+    /// Time is not in the model. A pod's processes remember a home for a second, and a mover lets it pass: before a hand-over
+    /// is complete, since then the source's rows may change; and before a home becomes `ready` again that was so before.
     fn waits_for_caches(&self, s: &State, m: usize) -> bool {
         let mover = s.movers[m];
-        if mover.pc != Pc::HandedOver || !self.safeguards.caches_expire {
+        let after_moved = mover.pc == Pc::Step(Step::HandedOver);
+        let before_ready = mover.pc == Pc::Home(Change::Ready);
+        if !self.rules.on.caches_expire || !(after_moved || before_ready) {
             return false;
         }
-        let pod = s.pod(catalog::mv(s, mover.mv).source);
-        let now = pod.home.map(|home| (home.epoch, home.state));
-        pod.cached.is_some() && pod.cached != now
+        let mv = catalog::mv(s, mover.mv);
+        let pod = s.pod(if after_moved { mv.source } else { mv.target });
+        pod.cached.is_some_and(|cached| {
+            let now = pod.home.map(|home| (home.epoch, home.state));
+            now != Some((cached.epoch, cached.state))
+        })
     }
 }
 
@@ -258,7 +276,7 @@ impl Model for Protocol {
         self.operator(s, actions);
         self.movers(s, actions);
         self.customers(s, actions);
-        if s.spent.changes < self.bounds.changes {
+        if s.spent.changes < self.rules.within.changes {
             for pod in [0, 1] {
                 actions.extend([Action::Primary(pod, false), Action::Primary(pod, true)]);
             }

@@ -25,12 +25,10 @@ pub(crate) struct Safeguards {
     pub(crate) reserved_epochs: bool,
     /// A key is read only once the source has executed what named it. Off: as soon as the binlog shows it.
     pub(crate) wait_executed: bool,
-    /// `handing` follows `fenced` alone. Off: whatever the home is.
-    pub(crate) handing_from_fenced: bool,
     /// A fence is lifted before the catalog says so. Off: after.
     pub(crate) lift_first: bool,
-    /// A beginning after a failure clears what the target's marks say was copied. Off: old chunks count.
-    pub(crate) marks_cleared: bool,
+    /// A beginning after a failure takes away what the try before left at the target, rows and marks. Off: old chunks count.
+    pub(crate) cleaned: bool,
     /// A home keeps the last owner number for ever, and numbers grow over all moves of a shop. Off: each move counts from one,
     /// and its end clears the home.
     pub(crate) owner_kept: bool,
@@ -39,6 +37,8 @@ pub(crate) struct Safeguards {
     /// A hand-over is complete only when no process's cached home can still allow a read at the source: nothing changes the
     /// rows there before. Off: it is complete at once.
     pub(crate) caches_expire: bool,
+    /// Orders to freeze and hand-overs exclude each other. Off: each goes its way.
+    pub(crate) orders_wait: bool,
     /// A replica answers for a shop only once it has all that its pod had when the home became `ready`. Off: at once.
     pub(crate) ready_gtid: bool,
 }
@@ -55,14 +55,21 @@ impl Safeguards {
         tail_to_fence: true,
         reserved_epochs: true,
         wait_executed: true,
-        handing_from_fenced: true,
         lift_first: true,
-        marks_cleared: true,
+        cleaned: true,
         owner_kept: true,
         leftover_taken: true,
         caches_expire: true,
+        orders_wait: true,
         ready_gtid: true,
     };
+}
+
+/// What a search goes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    pub(crate) on: Safeguards,
+    pub(crate) within: Bounds,
 }
 
 /// How far a search goes: each number bounds how often something happens in one history.
@@ -91,6 +98,8 @@ pub(crate) struct Bounds {
     pub(crate) aborts: u8,
     /// Changes of a primary.
     pub(crate) changes: u8,
+    /// Orders to freeze the shop, or to open it again.
+    pub(crate) orders: u8,
     /// Where the shop goes after the first move was aborted, and after it was observed.
     pub(crate) after_abort: Option<u8>,
     pub(crate) back: bool,
@@ -115,6 +124,7 @@ impl Bounds {
         pauses: 0,
         aborts: 0,
         changes: 0,
+        orders: 0,
         after_abort: None,
         back: false,
         finish: true,

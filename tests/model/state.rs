@@ -77,6 +77,8 @@ pub(crate) struct Home {
     pub(crate) mv: u8,
     /// Kept for ever; grows with each takeover of any move of the shop.
     pub(crate) owner: u8,
+    /// The how manieth `ready` of this pod it is: stands for `ready_gtid`.
+    pub(crate) ready: u8,
 }
 
 /// One pod's database.
@@ -88,17 +90,16 @@ pub(crate) struct Pod {
     pub(crate) logged: Set,
     /// Committed and acknowledged by a replica.
     pub(crate) executed: Set,
-    /// `move_mark`: which move's, the chunks copied, the set applied.
-    pub(crate) copied: (u8, Rows),
-    pub(crate) applied: Set,
-    /// The highest epoch at which this home became `ready`: stands for `ready_gtid`.
-    pub(crate) ready: u8,
+    /// `move_mark`: which move's, the chunks copied, the set up to which all changes are applied.
+    pub(crate) marks: (u8, Rows, Option<Set>),
+    /// How often its home became `ready`, and the epoch of the last time.
+    pub(crate) ready: (u8, u8),
     /// Raised with each change of its primary.
     pub(crate) term: u8,
     /// A replica: rows, executed set and the `ready` that it has.
     pub(crate) replica: (Data, Set, u8),
-    /// What a process of the pod last read of the home.
-    pub(crate) cached: Option<(u8, HomeState)>,
+    /// The home as a process of the pod last read it.
+    pub(crate) cached: Option<Home>,
 }
 
 /// A move in the catalog.
@@ -130,49 +131,84 @@ pub(crate) struct Catalog {
     pub(crate) moves: [Option<Move>; MOVES],
     /// The last owner number given out for the shop.
     pub(crate) owner: u8,
+    /// The placement's state, and whether the order that made it so is still to reach the pod.
+    pub(crate) frozen: bool,
+    pub(crate) ordered: bool,
 }
 
 /// Where a mover stands: what it does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pc {
     Idle,
+    /// It looks at the source.
+    Look(Look),
+    /// A transaction on rows: it begins, then commits.
+    Rows(OnRows),
+    /// A change of a home, under its exclusive lock.
+    Home(Change),
+    /// A transaction of the catalog.
+    Step(Step),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Look {
+    /// The executed set before the first chunk; noted in the catalog.
+    From,
+    Chunk,
+    /// What the feed has.
+    Feed,
+    /// The rows that the feed named, as they are now.
+    Changed,
+    /// Whether the home is still `handing`.
+    Still,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OnRows {
+    /// What an earlier try left at the target, rows and marks.
+    Clean,
+    Copy,
+    Apply,
+    /// The source's copy, in `retiring`.
+    Delete,
+    Leftover,
+}
+
+/// As in `infra/src/mover/home/rules.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
     TakeSource,
     TakeTarget,
     Incoming,
-    Prepared,
-    From,
-    CopyRead,
-    Copy,
-    Copied,
-    Collect,
-    Read,
-    Apply,
-    CaughtUp,
-    Verified,
     Fence,
-    Followed,
-    /// Lifts the fence, then does the catalog's step for why.
-    Lift,
-    Lifted,
     Handing,
     Ready,
-    Still,
-    Switch,
     Serving,
     Moved,
-    HandedOver,
-    Delete,
-    Release,
-    Retired,
-    Undo,
-    Undone,
+    ReleaseTarget,
+    ReleaseSource,
+    Restore,
     TakeLeftover,
-    DeleteLeftover,
     Forget,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Prepared,
+    Copied,
+    CaughtUp,
+    Verified,
+    Followed,
+    /// What [`Why`] says: the fence is lifted, or none stood.
+    Stopped,
+    Switch,
+    HandedOver,
+    Retired,
+    Undone,
     LeftoverDone,
 }
 
-/// Why a mover lifts a fence or stops.
+/// What ended a run before its work was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Missed,
@@ -181,17 +217,16 @@ pub(crate) enum Why {
 }
 
 /// One transaction of a mover at a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Op {
     pub(crate) pod: u8,
     pub(crate) mv: u8,
     pub(crate) owner: u8,
-    pub(crate) what: Pc,
     pub(crate) rows: Rows,
     pub(crate) data: Data,
     pub(crate) upto: Set,
-    /// For a takeover of the source: whether a fence is lifted.
     pub(crate) lift: bool,
+    pub(crate) frozen: bool,
 }
 
 /// The memory of one control server.
@@ -206,7 +241,7 @@ pub(crate) struct Mover {
     /// Rows read at the source, not yet written at the target.
     pub(crate) data: Data,
     pub(crate) rows: Rows,
-    /// What the feed has shown.
+    /// What the feed has shown; a batch of changes brings the target up to here.
     pub(crate) seen: Set,
     /// The source's executed set after the fence.
     pub(crate) fence: Option<Set>,
@@ -214,6 +249,10 @@ pub(crate) struct Mover {
     pub(crate) terms: (u8, u8),
     /// Its transaction on rows has begun: it has compared the owner and holds the home's share lock.
     pub(crate) open: bool,
+    /// What the catalog said when it was last asked: whether a fence that stands at the source is to be lifted, since the
+    /// target does not own the shop; and whether the shop is frozen.
+    pub(crate) lift: bool,
+    pub(crate) frozen: bool,
 }
 
 impl Mover {
@@ -229,6 +268,8 @@ impl Mover {
         fence: None,
         terms: (0, 0),
         open: false,
+        lift: false,
+        frozen: false,
     };
 
     /// An order of movers: which of the two control servers is which says nothing, so states are kept in this order.
@@ -236,7 +277,7 @@ impl Mover {
         (
             (self.mv, self.owner, self.pc, self.at as u8, self.why),
             (self.data, self.rows, self.seen, self.fence, self.terms),
-            self.open,
+            (self.open, self.lift, self.frozen),
         )
     }
 }
@@ -273,6 +314,7 @@ pub(crate) struct Spent {
     pub(crate) pauses: u8,
     pub(crate) aborts: u8,
     pub(crate) changes: u8,
+    pub(crate) orders: u8,
 }
 
 /// A state of everything.
@@ -281,7 +323,7 @@ pub(crate) struct State {
     pub(crate) pods: [Pod; PODS],
     pub(crate) catalog: Catalog,
     pub(crate) movers: [Mover; MOVERS],
-    /// An update whose mover has gone on without it.
+    /// A fence whose mover has gone on without it.
     pub(crate) late: Option<Op>,
     pub(crate) clients: Clients,
     pub(crate) spent: Spent,
@@ -295,9 +337,8 @@ impl State {
             data: Data::default(),
             logged: 0,
             executed: 0,
-            copied: (0, 0),
-            applied: 0,
-            ready: 0,
+            marks: (0, 0, None),
+            ready: (0, 0),
             term: 1,
             replica: (Data::default(), 0, 0),
             cached: None,
@@ -309,9 +350,8 @@ impl State {
             mark: None,
             mv: 0,
             owner: 0,
+            ready: 0,
         });
-        pods[0].ready = 1;
-        pods[0].replica.2 = 1;
         Self {
             pods,
             catalog: Catalog {
@@ -319,6 +359,8 @@ impl State {
                 placements: 1,
                 moves: [None; MOVES],
                 owner: 0,
+                frozen: false,
+                ordered: false,
             },
             movers: [Mover::IDLE; MOVERS],
             late: None,
