@@ -109,6 +109,8 @@ pub struct MoveRecord {
     pub applied_keys: u64,
     /// Rows that were compared.
     pub compared_rows: u64,
+    /// Rows that differed with no change on its way, and were put in order.
+    pub repaired_rows: u64,
     /// Rows deleted at the source at the end.
     pub deleted_rows: u64,
     /// Requests with the source's epoch that came to the source after the hand-over.

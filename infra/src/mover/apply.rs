@@ -43,6 +43,8 @@ pub(crate) const PART: &str = "apply";
 
 /// With nothing left to do, catching up takes this long at most: about what a fence may cost then.
 const CLOSE: Duration = Duration::from_millis(250);
+/// Keys to compare that are left for the fence: less than this takes it a few milliseconds.
+const SETTLED_FEW: usize = 50;
 /// Between two looks whether the target is close enough.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -125,9 +127,7 @@ impl Applier {
                 .catch_up(&seen, &self.ledger, &self.applied)
                 .await?;
             let took = began.elapsed();
-            if self.touched() > usize::try_from(limits.fence_keys_max / 2).unwrap_or(usize::MAX)
-                || self.ledger.unsettled() > 0
-            {
+            if self.touched() > SETTLED_FEW || self.ledger.unsettled() > 0 {
                 self.settle_some().await?;
             }
             let left = self.hand.pending().saturating_add(self.touched() as u64);
@@ -154,10 +154,7 @@ impl Applier {
     pub(super) async fn refresh(&mut self) -> Result<(), MoveError> {
         self.hand.refresh().await?;
         for pair in &mut self.pairs {
-            let silent = pair.keep_alive().await.is_err();
-            if silent || pair.is_lost() {
-                *pair = Pair::open(&self.job).await?;
-            }
+            pair.awake().await?;
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::error::MoveError;
 use super::job::{End, Job};
 
+// A session that was left alone.
+mod awake;
 // How a connection is made, and what is fixed on it.
 mod connect;
 // Which faults pass by themselves.
@@ -58,6 +60,8 @@ pub(crate) struct Session {
     id: u32,
     /// The largest packet that the server takes or sends.
     max_packet: u64,
+    /// When the server answered last.
+    spoken: Instant,
 }
 
 impl Session {
@@ -317,6 +321,7 @@ impl Session {
         match answer {
             Answer::Value(value) => {
                 self.conn = Some(conn);
+                self.spoken = Instant::now();
                 Ok(value)
             }
             Answer::Error(error) => {

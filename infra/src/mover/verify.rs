@@ -31,7 +31,7 @@ mod keys;
 mod pair;
 
 pub(crate) use chunks::sized;
-pub(crate) use pair::{Pair, SPEAK_EVERY};
+pub(crate) use pair::Pair;
 
 /// The ledger is gone through as soon as it has this many keys: a round of that size is one statement at each side.
 const SETTLE_AT: usize = 500;
@@ -205,7 +205,7 @@ async fn settle(
                 () = read.cancelled() => {}
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
-            pair.keep_alive().await?;
+            pair.awake().await?;
             continue;
         }
         let round = ledger.round(SETTLE_AT);

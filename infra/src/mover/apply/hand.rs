@@ -17,7 +17,7 @@ use crate::mover::progress::Progress;
 use crate::mover::session::Session;
 use crate::mover::table::{self, Table};
 use crate::mover::throttle::Throttle;
-use crate::mover::verify::{SPEAK_EVERY, sized};
+use crate::mover::verify::sized;
 
 /// The first batch; later ones go by time.
 const BATCH_FIRST: u64 = 500;
@@ -88,15 +88,7 @@ impl Hand {
 
     pub(super) async fn refresh(&mut self) -> Result<(), MoveError> {
         self.reader.refresh().await?;
-        if self
-            .target
-            .number("keep a session", "select 1")
-            .await
-            .is_err()
-        {
-            self.target = Session::open(&self.job, &self.job.target).await?;
-        }
-        Ok(())
+        self.target.awake().await
     }
 
     /// Applies everything of a set.
@@ -129,7 +121,6 @@ impl Hand {
     ) -> Result<(), MoveError> {
         /// How long the feed is left alone when it had nothing.
         const IDLE: Duration = Duration::from_millis(5);
-        let mut spoken = Instant::now();
         while !done.is_cancelled() {
             throttle.pass().await?;
             if !self.turn(ledger, applied).await? {
@@ -140,10 +131,7 @@ impl Hand {
                     "more than {TOUCHED_MAX} keys changed since they were compared; move at a calmer time"
                 )));
             }
-            if spoken.elapsed() > SPEAK_EVERY {
-                self.refresh().await?;
-                spoken = Instant::now();
-            }
+            self.refresh().await?;
         }
         Ok(())
     }
@@ -190,6 +178,7 @@ impl Hand {
     /// Notes how far the feed came, when there was no key to apply.
     async fn note(&mut self, upto: &GtidSet) -> Result<(), MoveError> {
         let text = upto.to_string();
+        self.target.awake().await?;
         self.target
             .begin_owned_at(&self.job, PART, text.as_bytes())
             .await?;
@@ -202,8 +191,9 @@ impl Hand {
     /// Makes the target equal for the keys of a batch. One transaction, or several where the rows are too large for one; the
     /// last one notes the set.
     async fn write(&mut self, batch: Batch) -> Result<(), MoveError> {
-        let executed = self.reader.session()?;
-        executed.wait_executed(&batch.needs, VISIBLE_WITHIN).await?;
+        let source = self.reader.session()?;
+        source.awake().await?;
+        source.wait_executed(&batch.needs, VISIBLE_WITHIN).await?;
         let mut by_table: Vec<Vec<_>> = vec![Vec::new(); self.tables.len()];
         for Changed { table, key } in batch.keys {
             if let Some(keys) = by_table.get_mut(table) {
@@ -217,6 +207,7 @@ impl Hand {
         let upto = batch.upto.to_string();
         loop {
             let found = self.reader.read(&mut wishes).await?;
+            self.target.awake().await?;
             if wishes.is_empty() {
                 self.target
                     .begin_owned_at(&self.job, PART, upto.as_bytes())

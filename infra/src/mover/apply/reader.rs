@@ -62,9 +62,7 @@ impl Reader {
     /// Says something on every session, and opens those anew that are gone.
     pub(super) async fn refresh(&mut self) -> Result<(), MoveError> {
         for session in &mut self.sessions {
-            if session.number("keep a session", "select 1").await.is_err() {
-                *session = Session::open(&self.job, &self.job.source).await?;
-            }
+            session.awake().await?;
         }
         Ok(())
     }
@@ -117,8 +115,6 @@ impl Reader {
                     known.fetch_max(rows.bytes() / rows.count.max(1), Ordering::Relaxed);
                 }
                 if rows.cut {
-                    // The rest of the answer was thrown away with its connection.
-                    *session = Session::open(job, &job.source).await?;
                     let mut keys = wish.keys;
                     let half = keys.split_off(keys.len() / 2);
                     let mut left = left.lock();

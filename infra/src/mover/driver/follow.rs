@@ -79,6 +79,7 @@ impl Driver {
             tracing::warn!(id = %self.row.id, "the source contradicts itself: {text}");
         }
         self.row.detail.record.compared_rows = verified.rows;
+        self.row.detail.record.repaired_rows = verified.keys_repaired;
         self.wait_for_fence(fences).await?;
         self.hand_over(fences).await
     }

@@ -48,6 +48,7 @@ impl Deletion<'_> {
         let mut rows = limits.chunk_rows_min.max(1);
         loop {
             throttle.pass().await?;
+            session.awake().await?;
             let any = format!(
                 "select 1 {} where shop_id = {} limit 1",
                 table.from_by_key(),

@@ -189,11 +189,9 @@ async fn write_table(
     let (mut count, mut after) = (0, None);
     loop {
         throttle.pass().await?;
+        session.awake().await?;
         let range = table.key_range(job.shop, after.as_ref(), None);
         let rows = table::read(session, table, &range, limit).await?;
-        if rows.cut {
-            *session = Session::open(job, &job.source).await?;
-        }
         let more = rows.cut || rows.count >= job.limits.chunk_rows_max;
         count += rows.count;
         after = rows.last.clone();

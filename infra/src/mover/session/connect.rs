@@ -84,6 +84,7 @@ pub(super) async fn server(
         id: conn.id(),
         conn: Some(conn),
         max_packet: packet.unwrap_or(0),
+        spoken: Instant::now(),
     })
 }
 

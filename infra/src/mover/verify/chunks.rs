@@ -70,6 +70,7 @@ impl<'a> Plan<'a> {
     async fn work(&self, pair: &mut Pair) -> Result<(), MoveError> {
         loop {
             self.comparison.throttle.pass().await?;
+            pair.awake().await?;
             let Some(chunk) = self.take(pair).await? else {
                 return Ok(());
             };

@@ -1,0 +1,373 @@
+//! What a move makes sure of: that nobody changes the target behind its back, whatever the state; that rows which differ
+//! without a trace are found and put in order, or end the move; that values which change hands, and rows that go, arrive
+//! as they are, also when the control server is killed; and that a large table is the same to the byte.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use shared::ShopId;
+use shared::moves::{MoveId, MoveState};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Executor, Row};
+use tests::failpoint::OwnFailPoints;
+use tests::moves::{ControlDoor, MOVED_MAX, differences, rows_of};
+use tests::suite::Test;
+use tests::{Fleet, Server, Shop, tests, wait_until};
+
+// A table of every type with many rows.
+mod large;
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![
+        alone: a_change_at_the_target_is_found_in_every_state,
+            a_difference_without_a_trace_is_put_in_order_or_ends_the_move,
+            values_change_hands_and_rows_go_while_control_servers_are_killed,
+            a_large_table_under_writes_is_the_same_to_the_byte;
+        long: two_million_rows_under_writes_are_the_same_to_the_byte;
+    ]
+}
+
+/// Shops that move at once.
+const LANES: usize = 6;
+
+/// Where somebody changes the target's rows: all states, and also after every chunk has compared equal, and after every
+/// key has.
+const PLACES: [&str; 11] = [
+    "copy.after",
+    "copied.after",
+    "catch-up.after",
+    "caught-up.after",
+    "compare.after",
+    "verified.after",
+    "fence.after",
+    "follow.after",
+    "compare-keys.after",
+    "followed.after",
+    "handing.after",
+];
+
+/// What is done to them.
+const CHANGES: [&str; 3] = [
+    "update product set title = concat(title, '!') where shop_id = {shop} limit 1",
+    "delete from product where shop_id = {shop} limit 1",
+    "insert into product (shop_id, product_id, title, price, currency) values ({shop}, x'00112233445566778899AABBCCDDEEFF', 'smuggled', 1, 'EUR')",
+];
+
+/// A shop at pod 1 that is moved to pod 2 again and again, in vain.
+struct Lane<'f> {
+    points: &'f OwnFailPoints,
+    control: ControlDoor,
+    source: Server,
+    target: Server,
+    shop: Shop,
+}
+
+impl<'f> Lane<'f> {
+    async fn new(fleet: &'f Fleet, points: &'f OwnFailPoints) -> Result<Self> {
+        let shop = fleet.shop(1).await?;
+        for title in ["One", "Two", "Three"] {
+            shop.product(title, "10.00", 50).await?;
+        }
+        Ok(Self {
+            points,
+            control: ControlDoor::of(fleet).await?,
+            source: fleet.primary(1).await?,
+            target: fleet.primary(2).await?,
+            shop,
+        })
+    }
+
+    async fn order(&self) -> Result<MoveId> {
+        let answer = self.control.order(self.shop.id, 2).await?;
+        Ok(answer.wants(201)?.json::<tests::moves::Moving>()?.id)
+    }
+
+    async fn run(&self, place: &str, change: &str) -> Result<()> {
+        let shop = self.shop.id;
+        self.points.set(shop, place, "stop")?;
+        let id = self.order().await?;
+        self.points.happens(shop, place, MOVED_MAX).await?;
+        self.target
+            .run(&change.replace("{shop}", &shop.to_string()))
+            .await?;
+        self.points.go_on(shop, place);
+        let failed = self
+            .control
+            .reaches(id, &[MoveState::Failed], MOVED_MAX)
+            .await?;
+        let error = failed.error.clone().unwrap_or_default();
+        ensure!(error.contains("product"), "it says {error:?}");
+        // The source sells, and nothing is left once an operator gives it up.
+        self.shop.product("One more", "1.00", 1).await?;
+        self.control.tell(id, "abort").await?.wants(200)?;
+        self.control
+            .reaches(id, &[MoveState::Aborted], MOVED_MAX)
+            .await?;
+        ensure!(
+            self.source.home(shop).await? == ("serving".to_owned(), 1),
+            "the source's home"
+        );
+        wait_until("the target's rows are gone", MOVED_MAX, async || {
+            let left: usize = rows_of(&self.target, shop)
+                .await?
+                .values()
+                .map(Vec::len)
+                .sum();
+            ensure!(left == 0, "{left} rows are left");
+            let waits = self.control.of_shop(shop).await?;
+            ensure!(waits.iter().all(|it| !it.state.is_open()), "an open move");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// A row is altered, dropped, added at the target by somebody who is not the mover, in each state until the target may
+/// sell: the move fails and names the table.
+async fn a_change_at_the_target_is_found_in_every_state(fleet: &Fleet) -> Result<()> {
+    let points = fleet.with_own_failpoints().await?;
+    let found = found_everywhere(fleet, &points).await;
+    fleet.without_own_failpoints(points).await?;
+    found
+}
+
+async fn found_everywhere(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let each = |place| CHANGES.iter().map(move |change| (place, *change));
+    let mut cases: Vec<(&str, &str)> = PLACES.into_iter().flat_map(each).collect();
+    // There is nothing yet to alter or drop.
+    cases.extend(CHANGES.last().map(|add| ("copy.before", *add)));
+    let lanes = try_join_all((0..LANES).map(|_| Lane::new(fleet, points))).await?;
+    let next = AtomicUsize::new(0);
+    let lanes = lanes.iter().map(|lane| async {
+        while let Some((place, change)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let ran = lane.run(place, change).await;
+            ran.with_context(|| format!("shop {}, {place}: {change}", lane.shop.id))?;
+        }
+        Ok::<_, anyhow::Error>(())
+    });
+    try_join_all(lanes).await.map(drop)
+}
+
+/// Changes that are in no binlog are seen by nobody but the comparison: once they are put in order, and counted; somebody
+/// who goes on with them ends the move, which names table, row and column.
+async fn a_difference_without_a_trace_is_put_in_order_or_ends_the_move(
+    fleet: &Fleet,
+) -> Result<()> {
+    let points = fleet.with_own_failpoints().await?;
+    let done = async {
+        put_in_order(fleet, &points).await?;
+        ends_the_move(fleet, &points).await
+    };
+    let done = done.await;
+    fleet.without_own_failpoints(points).await?;
+    done
+}
+
+/// Not a row that goes or comes: the target's replicas, which do not hear of it, would stop at its repair.
+const UNSEEN: &str = "set sql_log_bin = 0; \
+    update product set title = 'unseen', price = price + 1 where shop_id = {shop} order by product_id limit 2";
+
+async fn put_in_order(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let lane = Lane::new(fleet, points).await?;
+    let shop = lane.shop.id;
+    points.set(shop, "compare.before", "stop")?;
+    let id = fleet.order_move(&lane.shop, 2).await?;
+    points.happens(shop, "compare.before", MOVED_MAX).await?;
+    let unseen = UNSEEN.replace("{shop}", &shop.to_string());
+    lane.target.run(&unseen).await?;
+    points.go_on(shop, "compare.before");
+    let moved = lane
+        .control
+        .reaches(id, &[MoveState::Observing], MOVED_MAX)
+        .await?;
+    let repaired = moved.took("repaired_rows");
+    ensure!(repaired == Some(2), "{repaired:?} rows were repaired");
+    same(&lane.source, &lane.target, shop).await
+}
+
+async fn ends_the_move(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let lane = Lane::new(fleet, points).await?;
+    let shop = lane.shop.id;
+    points.set(shop, "compare.before", "stop")?;
+    let id = fleet.order_move(&lane.shop, 2).await?;
+    points.happens(shop, "compare.before", MOVED_MAX).await?;
+    let unseen = format!(
+        "set sql_log_bin = 0; update product set title = uuid() where shop_id = {shop} order by product_id limit 1"
+    );
+    let goes_on = async {
+        let mut session = lane.target.connect().await?;
+        loop {
+            // It may meet the mover's own transaction.
+            let _ = session.execute(AssertSqlSafe(unseen.clone())).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let fails = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        points.go_on(shop, "compare.before");
+        lane.control
+            .reaches(id, &[MoveState::Failed], MOVED_MAX)
+            .await
+    };
+    let failed = tokio::select! {
+        failed = fails => failed?,
+        ended = goes_on => return ended,
+    };
+    let error = failed.error.clone().unwrap_or_default();
+    for part in ["verification", "product", "title"] {
+        ensure!(error.contains(part), "{part} is not in {error:?}");
+    }
+    lane.control.tell(id, "abort").await?.wants(200)?;
+    lane.control
+        .reaches(id, &[MoveState::Aborted], MOVED_MAX)
+        .await
+        .map(drop)
+}
+
+/// The rows of a shop are the same at both servers.
+async fn same(one: &Server, other: &Server, shop: ShopId) -> Result<()> {
+    let found = differences(&rows_of(one, shop).await?, &rows_of(other, shop).await?);
+    ensure!(found.is_empty(), "{found:?}");
+    Ok(())
+}
+
+const SWAP: &str = "create table if not exists x_swap (shop_id bigint unsigned not null, id int not null, code varchar(9) null, n int not null, \
+    primary key (shop_id, id), unique key code (shop_id, code))";
+/// What happens to its rows; each is one transaction.
+const SWAPS: [&str; 6] = [
+    // Two rows change values; three pass them on.
+    "set @a = floor(rand() * 200), @b = floor(rand() * 200); \
+     set @x = (select code from x_swap where shop_id = {shop} and id = @a), @y = (select code from x_swap where shop_id = {shop} and id = @b); \
+     update x_swap set code = null where shop_id = {shop} and id in (@a, @b); \
+     update x_swap set code = @y where shop_id = {shop} and id = @a; \
+     update ignore x_swap set code = @x, n = n + 1 where shop_id = {shop} and id = @b",
+    "update x_swap set code = null where shop_id = {shop} and id between 10 and 12; \
+     update x_swap set code = concat('c', 10 + mod(id - 9, 3)), n = n + 1 where shop_id = {shop} and id between 10 and 12",
+    "delete from x_swap where shop_id = {shop} and id = floor(20 + rand() * 180) limit 1",
+    "insert ignore into x_swap values ({shop}, floor(20 + rand() * 180), concat('c', floor(rand() * 200)), 0)",
+    "delete from x_swap where shop_id = {shop} and id >= 1000 order by id limit 3",
+    "update ignore x_swap set id = id + 1, n = n + 1 where shop_id = {shop} and id between 150 and 160 order by id desc",
+];
+
+/// Writes as a pod does, by the home's leave, until that is taken away; says how often.
+async fn write_until_fenced(server: &Server, shop: ShopId, changes: &[&str]) -> Result<u64> {
+    let mut session = server.connect().await?;
+    session
+        .execute("set sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone = '+00:00'")
+        .await?;
+    let mut written = 0;
+    loop {
+        for change in changes {
+            if !write(&mut session, shop, change).await? {
+                return Ok(written);
+            }
+            written += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// One transaction; whether it was allowed.
+async fn write(session: &mut MySqlConnection, shop: ShopId, change: &str) -> Result<bool> {
+    let home = format!("select state from shop_home where shop_id = {shop} for share");
+    loop {
+        session.execute("begin").await?;
+        let row = session.fetch_one(AssertSqlSafe(home.clone())).await?;
+        if row.try_get::<String, _>(0)? != "serving" {
+            session.execute("rollback").await?;
+            return Ok(false);
+        }
+        let change = change.replace("{shop}", &shop.to_string());
+        let changed = session.execute(AssertSqlSafe(change.clone())).await;
+        match changed {
+            Ok(_) => {
+                session.execute("commit").await?;
+                return Ok(true);
+            }
+            // Another writer's rows in another order.
+            Err(e) if e.to_string().contains("Deadlock") => {
+                session.execute("rollback").await?;
+            }
+            Err(e) => return Err(e).context(change),
+        }
+    }
+}
+
+/// Two writers swap unique values, delete rows and bring others, while the control server is killed after the copy, after
+/// catching up and after the comparison: each next one goes on where the target's mark stands. What was deleted stays
+/// deleted.
+async fn values_change_hands_and_rows_go_while_control_servers_are_killed(
+    fleet: &Fleet,
+) -> Result<()> {
+    let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
+    for server in [&source, &target] {
+        server.run(SWAP).await?;
+    }
+    let points = fleet.with_own_failpoints().await?;
+    let moved = swapped(fleet, &points, &source, &target).await;
+    fleet.without_own_failpoints(points).await?;
+    for server in [&source, &target] {
+        server.run("drop table x_swap").await?;
+    }
+    moved
+}
+
+async fn swapped(
+    fleet: &Fleet,
+    points: &OwnFailPoints,
+    source: &Server,
+    target: &Server,
+) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    source
+        .run(&format!(
+            "set cte_max_recursion_depth = 10000; insert into x_swap with recursive n as (select 0 i union all select i + 1 from n where i < 3000) \
+             select {}, i, concat('c', i), 0 from n where i < 200 or i >= 1000",
+            shop.id
+        ))
+        .await?;
+    for place in ["copy.after", "catch-up.after", "compare.after"] {
+        points.set(shop.id, place, "kill")?;
+    }
+    let moving = async {
+        let control = ControlDoor::of(fleet).await?;
+        let id = fleet.order_move(&shop, 2).await?;
+        control
+            .reaches(id, &[MoveState::Observing], MOVED_MAX)
+            .await
+    };
+    let (one, two, moving) = tokio::join!(
+        write_until_fenced(source, shop.id, &SWAPS),
+        write_until_fenced(source, shop.id, &SWAPS),
+        moving
+    );
+    let (written, moving) = (one? + two?, moving?);
+    ensure!(written > 50, "only {written} changes were made");
+    for place in ["copy.after", "catch-up.after", "compare.after"] {
+        ensure!(points.go_on(shop.id, place), "{place} was not reached");
+    }
+    ensure!(
+        moving.owner >= 4,
+        "taken up by {} movers only",
+        moving.owner
+    );
+    let rows = source.rows("x_swap", shop.id).await?;
+    ensure!(rows > 100, "{rows} rows are left to look at");
+    same(source, target, shop.id).await?;
+    fleet.finish_move(moving.id).await.map(drop)
+}
+
+async fn a_large_table_under_writes_is_the_same_to_the_byte(fleet: &Fleet) -> Result<()> {
+    large::run(fleet, 20_000, MOVED_MAX).await
+}
+
+async fn two_million_rows_under_writes_are_the_same_to_the_byte() -> Result<()> {
+    /// A machine that does other things too copies some thousand rows a second.
+    const HOURS: Duration = Duration::from_secs(80 * 60);
+    let fleet = Fleet::start().await?;
+    let moved = large::run(&fleet, 2_000_000, HOURS).await;
+    fleet.stop().await?;
+    moved
+}
