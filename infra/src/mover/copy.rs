@@ -23,7 +23,7 @@ use super::table::{Key, Limit, Rows, Table, load, read};
 use super::throttle::Throttle;
 
 /// Rows of a table's first chunk: nothing is known of their cost yet.
-const FIRST_ROWS: u64 = 500;
+const FIRST_ROWS: u64 = 1_000;
 /// A chunk may be so many times larger than the one before; a quick one may have been lucky.
 const GROWTH: u64 = 2;
 /// How often a chunk is written again after a deadlock or a lock that did not come.
@@ -219,6 +219,7 @@ impl Reader<'_> {
         course.rows_next.store(FIRST_ROWS, Ordering::Relaxed);
         loop {
             self.throttle.pass().await?;
+            source.awake().await?;
             let fitting = (chunk_bytes / row_bytes).max(1);
             let wanted = course.rows_next.load(Ordering::Relaxed);
             let wanted = wanted.clamp(limits.chunk_rows_min, limits.chunk_rows_max);
@@ -273,9 +274,9 @@ async fn load_chunks(
             chunk = waiting => chunk,
         };
         let Some(chunk) = chunk else { break };
-        let began = Instant::now();
-        load_chunk(shared, &mut target, slot, &chunk).await?;
-        let (course, took) = (&shared.courses[chunk.table], began.elapsed());
+        target.awake().await?;
+        let took = load_chunk(shared, &mut target, slot, &chunk).await?;
+        let course = &shared.courses[chunk.table];
         let next = adapt(chunk.rows.count, took, job.limits.chunk_time);
         course.rows_next.store(next, Ordering::Relaxed);
         course.open.lock().remove(&chunk.number);
@@ -283,17 +284,20 @@ async fn load_chunks(
         Progress::add(&job.progress.bytes_copied, chunk.rows.bytes());
         finish(shared, &mut target).await?;
     }
+    target.awake().await?;
     finish(shared, &mut target).await?;
     target.close().await;
     Ok(())
 }
 
+/// Writes one chunk; says how long its rows took. The transaction around them takes what it takes, however few they are:
+/// a slow disk must not make chunks small, which would make it slower.
 async fn load_chunk(
     shared: &Shared,
     target: &mut Session,
     slot: usize,
     chunk: &Chunk,
-) -> Result<(), MoveError> {
+) -> Result<Duration, MoveError> {
     let table = &shared.tables[chunk.table];
     let part = format!("copy:{slot}:{}", table.name);
     let mut tries = 0;
@@ -303,8 +307,11 @@ async fn load_chunk(
             target
                 .begin_owned_at(&shared.job, &part, &stand.to_bytes())
                 .await?;
+            let began = Instant::now();
             load(target, table, &chunk.rows).await?;
-            target.commit().await
+            let took = began.elapsed();
+            target.commit().await?;
+            Ok::<_, MoveError>(took)
         };
         match tried.await {
             Err(error) if error.is_conflict() && tries < TRIES => {

@@ -261,3 +261,6 @@ impl Table {
 fn named(name: &str) -> (String, String) {
     (name.to_owned(), quoted(name))
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,9 @@ use crate::pod_store::DATABASE;
 /// A server that lives greets in milliseconds; one under load may need a second.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
+/// The largest row that is read, the largest packet of the protocol.
+const PACKET_MAX: usize = 1 << 30;
+
 /// How long a statement waits for a row that another transaction holds. Longer than a shop's write may take (2 s), since
 /// a mover waits for those in flight; shorter than a statement's deadline.
 const ROW_WAIT_S: u32 = 5;
@@ -107,6 +110,8 @@ async fn connect(end: &End, address: &Address) -> mysql_async::Result<Conn> {
         // A socket named by the server may be another server's here.
         .prefer_socket(false)
         .stmt_cache_size(0)
+        // The server bounds what it takes; what it sends may be larger, since a row can have several large values.
+        .max_allowed_packet(Some(PACKET_MAX))
         .tcp_nodelay(true);
     let here = ["127.0.0.1", "::1", "localhost"].contains(&address.host.as_str());
     if !here {
