@@ -47,7 +47,7 @@ pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
         fill::tables(server).await?;
     }
     let rows = fill::fill(&ends.primaries[0], shop.id.get(), options.mib).await?;
-    ends.alone(shop.id.get()).await?;
+    ends.alone().await?;
     ends.settle().await?;
     let bytes = ends.bytes().await?;
     let mut took: [Vec<f64>; 3] = Default::default();
@@ -88,15 +88,15 @@ fn print(options: &Options, rows: u64, bytes: u64, took: &[Vec<f64>; 3]) {
 }
 
 impl Ends<'_> {
-    /// The shop in a database of its own, for `mydumper`, at both pods: it is read where the shop is not.
-    async fn alone(&self, shop: u64) -> Result<()> {
+    /// The shop in a database of its own, for `mydumper`; it is the only one in these tables.
+    async fn alone(&self) -> Result<()> {
         let server = &self.primaries[0];
         server.run(&format!("create database {ALONE}")).await?;
         for table in fill::TABLES {
             server
                 .run(&format!(
                     "create table {ALONE}.{table} like podhost.{table}; \
-                     insert into {ALONE}.{table} select t.* from podhost.{table} t where shop_id = {shop}"
+                     insert into {ALONE}.{table} table podhost.{table}"
                 ))
                 .await?;
         }
