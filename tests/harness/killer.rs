@@ -13,6 +13,9 @@ use crate::{Fleet, wait_until};
 /// A unit that has just been killed is waited for by its supervisor for up to five seconds.
 const RUNS_AGAIN_MAX: Duration = Duration::from_secs(30);
 
+/// Of the kills before a failure, so many are told.
+const LAST: usize = 10;
+
 /// Whom to kill, and how often.
 #[derive(Debug, Clone)]
 pub struct Killer {
@@ -20,13 +23,16 @@ pub struct Killer {
     pub units: Vec<String>,
     /// The pause between two kills lies between these.
     pub pause: (Duration, Duration),
+    /// Nobody is killed any more after that.
+    pub until: Instant,
     /// What the choices are made from: the same seed, the same kills at the same moments.
     pub seed: u64,
 }
 
 impl Killer {
-    /// A kill of anything that a move of a shop between pods 1 and 2 leans on.
-    pub fn of_everything(seed: u64) -> Self {
+    /// Kills of anything that a move of a shop between pods 1 and 2 leans on. The pauses let a move come some way in between:
+    /// a unit that dies again and again waits for up to five seconds, and its primary must be opened.
+    pub fn of_everything(seed: u64, until: Instant) -> Self {
         let units = [
             "control",
             "edge-1",
@@ -43,12 +49,13 @@ impl Killer {
         ];
         Self {
             units: units.map(str::to_owned).into(),
-            pause: (Duration::from_millis(1_000), Duration::from_millis(4_000)),
+            pause: (Duration::from_millis(1_500), Duration::from_millis(6_000)),
+            until,
             seed,
         }
     }
 
-    /// Kills until `work` has ended; its outcome, and who was killed when.
+    /// Kills while `work` goes on; its outcome, and who was killed when.
     pub async fn during<T>(
         &self,
         fleet: &Fleet,
@@ -66,7 +73,11 @@ impl Killer {
                 },
             }
         };
-        let done = done.with_context(|| format!("seed {}; killed: {killed:?}", self.seed))?;
+        let last = killed.len().saturating_sub(LAST);
+        let done = done.with_context(|| {
+            let (seed, count, last) = (self.seed, killed.len(), killed.get(last..));
+            format!("seed {seed}; {count} killed, at last {last:?}")
+        })?;
         Ok((done, killed))
     }
 
@@ -81,6 +92,9 @@ impl Killer {
         loop {
             let (short, long) = self.pause;
             tokio::time::sleep(dice.random_range(short..=long)).await;
+            if Instant::now() > self.until {
+                return Ok(());
+            }
             let index = dice.random_range(0..self.units.len());
             let Some(unit) = self.units.get(index) else {
                 return Ok(());

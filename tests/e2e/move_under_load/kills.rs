@@ -8,7 +8,7 @@ use shared::moves::{MoveId, MoveState};
 use tests::fleet::{RECOVER_MAX, say};
 use tests::killer::Killer;
 use tests::moves::{ControlDoor, MOVED_MAX, Moving};
-use tests::trade::{CREW, Trade};
+use tests::trade::{CREW, Crew, Trade};
 use tests::{Fleet, Shop, wait_until};
 
 use super::{MOVED_WITH_KILLS_MAX, SOME, close, ended, has_no_strays, other, settled};
@@ -129,7 +129,8 @@ async fn kills_at_random(fleet: &Fleet, how_long: Duration) -> Result<()> {
     let control = ControlDoor::of(fleet).await?;
     let mut trades = Vec::new();
     for shop in &shops {
-        trades.push(Trade::start(shop, CREW).await?);
+        let crew = Crew { buyers: 4, ..CREW };
+        trades.push(Trade::start(shop, crew).await?);
     }
     let until = Instant::now() + how_long;
     let wander = async {
@@ -140,7 +141,7 @@ async fn kills_at_random(fleet: &Fleet, how_long: Duration) -> Result<()> {
         );
         Ok((one?, two?))
     };
-    let killer = Killer::of_everything(rand::rng().random());
+    let killer = Killer::of_everything(rand::rng().random(), until);
     let ((one, two), killed) = killer.during(fleet, wander).await?;
     say(&format!(
         "  {} kills; moves: {one:?} and {two:?}",
