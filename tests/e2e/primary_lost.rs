@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use serde_json::json;
+use shared::wire::Fence;
 use tests::fleet::RECOVER_MAX;
 use tests::load::{Load, reconcile};
+use tests::shop::checkout_body;
 use tests::suite::Test;
-use tests::{Fleet, tests, wait_until};
+use tests::{Call, Fleet, tests, wait_until};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![alone:
@@ -21,6 +23,9 @@ pub(crate) fn list() -> Vec<Test> {
 /// "Fast" for an answer that cannot be given: no longer than a transaction may take, and a margin for the machine.
 const REFUSAL_MAX: Duration = Duration::from_millis(3_000);
 
+/// An edge waits so long for a primary to come back (its park window, 10 s), and then tells the client to.
+const PARKED_MAX: Duration = Duration::from_secs(14);
+
 /// Most refusals come at once: nobody waits out a deadline for a server of which it is known that it does not answer. One
 /// request at a time tries whether it is back.
 const REFUSAL_USUAL: Duration = Duration::from_millis(600);
@@ -31,8 +36,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// Pod 1's primary is killed and stays down: its shops refuse writes fast, with 503 and `Retry-After`, and go on
-/// reading from replicas; a load on pod 2 has not one failed request meanwhile. When the primary is back, pod 1 sells
+/// Pod 1's primary is killed and stays down: it refuses writes fast, the edge waits for it and then answers 503 with
+/// `Retry-After`, and reads go on from replicas; a load on pod 2 has not one failed request meanwhile. When the primary is back, pod 1 sells
 /// again without a restart of its processes, and its acknowledged orders are all there.
 async fn inv6_a_killed_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result<()> {
     let (hurt, well) = (fleet.shop(1).await?, fleet.shop(2).await?);
@@ -43,28 +48,35 @@ async fn inv6_a_killed_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result
     load.sells(5, RECOVER_MAX).await?;
 
     fleet.kill_and_hold_down("mysql-1-1").await?;
+    let door = fleet.pod_door(hurt.pod).await?;
     let refused = |n: u32| {
-        let (hurt, mug) = (hurt.clone(), mug.clone());
+        let (hurt, mug, door) = (hurt.clone(), mug.clone(), door.clone());
         async move {
             let started = Instant::now();
-            let answer = hurt
-                .checkout(&format!("down-{n}"), &[(&mug, 1)], "approve")
-                .await?;
-            ensure!(answer.status == 503, "{}: {}", answer.status, answer.text());
-            ensure!(
-                answer.header("retry-after").is_some(),
-                "503 without Retry-After"
-            );
+            let body = checkout_body(&[(&mug, 1)], "approve");
+            let call = Call::post("/api/v1/checkouts").key(format!("down-{n}"));
+            let answer = door.send(hurt.id, hurt.epoch, &call.json(&body)).await?;
+            let unready = answer.fence() == Some(Fence::Unready);
+            ensure!(unready, "{}: {}", answer.status, answer.text());
             let took = started.elapsed();
             ensure!(took < REFUSAL_MAX, "took {took:?}");
             anyhow::Ok(took)
         }
     };
+    let waits = async {
+        let started = Instant::now();
+        let answer = hurt.checkout("down", &[(&mug, 1)], "approve").await?;
+        ensure!(answer.header("retry-after").is_some(), "no Retry-After");
+        ensure!(started.elapsed() < PARKED_MAX, "{:?}", started.elapsed());
+        answer.wants_problem(503, "unavailable")
+    };
     let mut took = Vec::new();
     for n in 0..4 {
         took.push(refused(n).await.context("one write")?);
     }
-    for answer in join_all((10..40).map(refused)).await {
+    let (thirty, waited) = join(join_all((10..40).map(refused)), waits).await;
+    waited.context("through an edge")?;
+    for answer in thirty {
         took.push(answer.context("thirty writes at once")?);
     }
     let usual = median(took);
@@ -109,11 +121,15 @@ async fn inv6_a_silent_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result
     load.sells(3, RECOVER_MAX).await?;
     let frozen = fleet.unit("mysql-1-1")?.freeze()?;
     let body = json!({"title": "New", "price": "1.00", "currency": "USD", "available": 1});
+    let door = fleet.pod_door(hurt.pod).await?;
+    let call = Call::post("/api/v1/products")
+        .token(&hurt.token)
+        .json(&body);
     for _ in 0..3 {
         let started = Instant::now();
-        let answer = hurt.merchant_post("/api/v1/products", &body).await?;
+        let answer = door.send(hurt.id, hurt.epoch, &call).await?;
         ensure!(
-            [503, 504].contains(&answer.status),
+            [421, 503, 504].contains(&answer.status),
             "{}: {}",
             answer.status,
             answer.text()
@@ -128,8 +144,12 @@ async fn inv6_a_silent_primary_stops_only_its_own_shops(fleet: &Fleet) -> Result
     let mut took = Vec::new();
     for _ in 0..12 {
         let started = Instant::now();
-        let answer = hurt.merchant_post("/api/v1/products", &body).await?;
-        ensure!([503, 504].contains(&answer.status), "{}", answer.status);
+        let answer = door.send(hurt.id, hurt.epoch, &call).await?;
+        ensure!(
+            [421, 503, 504].contains(&answer.status),
+            "{}",
+            answer.status
+        );
         took.push(started.elapsed());
     }
     let usual = median(took);
