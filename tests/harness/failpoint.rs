@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use shared::ShopId;
 use tokio::process::Command;
 use toml::{Table, Value};
 
@@ -52,6 +53,46 @@ impl FailPoint {
     }
 }
 
+/// Fail points of single shops.
+#[derive(Debug)]
+pub struct OwnFailPoints {
+    folder: PathBuf,
+    /// The unit as it was.
+    unit: String,
+}
+
+impl OwnFailPoints {
+    /// Sets one: `<step>.<before|after>`, and `stop`, `kill`, `error`, `fail` or `twice`.
+    pub fn set(&self, shop: ShopId, place: &str, what: &str) -> Result<()> {
+        let part = self.folder.join(format!(".{shop}.part"));
+        fs::write(&part, what).context("write a fail point")?;
+        fs::rename(&part, self.folder.join(format!("{shop}.{place}"))).context("set a fail point")
+    }
+
+    /// Waits until it happens.
+    pub async fn happens(&self, shop: ShopId, place: &str, deadline: Duration) -> Result<()> {
+        let file = self.happened(shop, place);
+        wait_until(
+            &format!("{place} of shop {shop} happens"),
+            deadline,
+            async || {
+                ensure!(file.exists(), "not yet");
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Whether it has happened; forgets it, which lets a stopped step go on.
+    pub fn go_on(&self, shop: ShopId, place: &str) -> bool {
+        fs::remove_file(self.happened(shop, place)).is_ok()
+    }
+
+    fn happened(&self, shop: ShopId, place: &str) -> PathBuf {
+        self.folder.join(format!("{shop}.{place}.happened"))
+    }
+}
+
 /// The steps that have fail points, as the binary names them.
 pub async fn steps() -> Result<Vec<String>> {
     let output = Command::new(binary(BINARY)?).arg("failpoints").output();
@@ -89,6 +130,33 @@ impl Fleet {
         changed.insert("revision".into(), format!("failpoint-{number}").into());
         self.control_runs_as(&changed.to_string()).await?;
         Ok(point)
+    }
+
+    /// Starts the control server anew with fail points that can be set for one shop at a time, while it runs.
+    pub async fn with_own_failpoints(&self) -> Result<OwnFailPoints> {
+        let path = self.home().join("units").join(format!("{UNIT}.toml"));
+        let unit = fs::read_to_string(&path).context("read the unit of the control server")?;
+        let folder = self.home().join("failpoints");
+        fs::create_dir_all(&folder).context("make a folder for fail points")?;
+        let mut changed: Table = unit.parse().context("the control server's unit")?;
+        let command = changed.get("command").and_then(Value::as_array);
+        let arguments = command.context("a unit without a command")?.iter().skip(1);
+        let mut words: Vec<Value> = vec![
+            "/usr/bin/env".into(),
+            format!("PODHOST_FAILPOINT_DIR={}", folder.display()).into(),
+            binary(BINARY)?.display().to_string().into(),
+        ];
+        words.extend(arguments.cloned());
+        changed.insert("command".into(), Value::Array(words));
+        changed.insert("revision".into(), "failpoints".into());
+        self.control_runs_as(&changed.to_string()).await?;
+        Ok(OwnFailPoints { folder, unit })
+    }
+
+    /// Starts the control server as it was before.
+    pub async fn without_own_failpoints(&self, points: OwnFailPoints) -> Result<()> {
+        self.control_runs_as(&points.unit).await?;
+        fs::remove_dir_all(&points.folder).context("tidy up")
     }
 
     /// Starts the control server as it was before.

@@ -1,7 +1,7 @@
 //! Fail points, in the binary `podctl-failpoints` alone: `PODHOST_FAILPOINT=<step>:<before|after>:<what>`.
 //!
 //! `what` is `stop` (waits while the file is there), `kill` (SIGKILL to itself), `error` (the step seems to have failed,
-//! which after it means that nobody knows), `twice` (the step is done two times). It happens once: `PODHOST_FAILPOINT_FILE`
+//! which after it means that nobody knows), `fail` (it cannot be done at all), `twice` (the step is done two times). It happens once: `PODHOST_FAILPOINT_FILE`
 //! names a file that is made when it happens, and while that file is there it does not happen again. So a control server
 //! that is started again by its supervisor with the same environment goes on.
 //!
@@ -31,6 +31,7 @@ enum What {
     Stop,
     Kill,
     Error,
+    Fail,
     Twice,
 }
 
@@ -80,6 +81,7 @@ fn what(word: &str) -> Option<What> {
         "stop" => Some(What::Stop),
         "kill" => Some(What::Kill),
         "error" => Some(What::Error),
+        "fail" => Some(What::Fail),
         "twice" => Some(What::Twice),
         _ => None,
     }
@@ -145,6 +147,9 @@ async fn happen(step: Step, what: What, file: &Path) -> Result<(), MoveError> {
         }
         What::Error => {
             return Err(MoveError::Waits(format!("fail point {}", step.as_str())));
+        }
+        What::Fail => {
+            return Err(MoveError::Diverged(format!("fail point {}", step.as_str())));
         }
         What::Stop => {
             while file.exists() {

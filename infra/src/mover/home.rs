@@ -8,7 +8,7 @@
 use mysql_async::{Row, Value};
 use shared::gtid::GtidSet;
 use shared::home::{HomeState, Mark};
-use shared::{Epoch, PodId, ShopId};
+use shared::{Epoch, PlacementState, PodId, ShopId};
 
 use super::error::MoveError;
 use super::job::Job;
@@ -55,9 +55,14 @@ pub(crate) async fn change(
 
 /// As [`change`] to `ready`, with the set of transactions that a replica must have before it may serve the shop: all that
 /// the mover wrote is committed by now.
-pub(crate) async fn ready(session: &mut Session, job: &Job) -> Result<GtidSet, MoveError> {
+pub(crate) async fn ready(
+    session: &mut Session,
+    job: &Job,
+    placement: PlacementState,
+) -> Result<GtidSet, MoveError> {
     let executed = session.gtid_executed().await?;
-    change(session, job, &Change::Ready(executed.to_string())).await?;
+    let ready = Change::Ready(executed.to_string(), placement);
+    change(session, job, &ready).await?;
     Ok(executed)
 }
 

@@ -5,6 +5,7 @@
 //! not changed here.
 
 use shared::home::HomeState;
+use shared::moves::MoveId;
 
 use super::error::MoveError;
 use super::job::Job;
@@ -21,15 +22,23 @@ pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveE
         state: HomeState::Incoming,
     };
     deletion.run(tables).await?;
-    forget_marks(job, &job.target).await
+    forget_marks(job, &job.target, None).await
 }
 
 /// Takes a move's marks away at a pod, when it has nothing to take up there any more. The mark of this very transaction
-/// tells it from others' and goes too.
-pub(crate) async fn forget_marks(job: &Job, end: &super::job::End) -> Result<(), MoveError> {
+/// tells it from others' and goes too. `former` is a move that this one took back: it was closed with its marks.
+pub(crate) async fn forget_marks(
+    job: &Job,
+    end: &super::job::End,
+    former: Option<MoveId>,
+) -> Result<(), MoveError> {
     let mut session = Session::open(job, end).await?;
     session.begin_owned(job, "forget").await?;
-    let sql = format!("delete from move_mark where move_id = '{}'", job.id);
+    let former = former.unwrap_or(job.id);
+    let sql = format!(
+        "delete from move_mark where move_id in ('{}', '{former}')",
+        job.id
+    );
     session.exec("forget the marks", &sql).await?;
     session.commit().await?;
     session.close().await;

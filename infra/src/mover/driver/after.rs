@@ -62,8 +62,9 @@ impl Driver {
                 break;
             }
         }
-        leftover::forget_marks(&self.job, &self.job.target).await?;
-        leftover::forget_marks(&self.job, &self.job.source).await?;
+        let former = self.row.detail.back_of;
+        leftover::forget_marks(&self.job, &self.job.target, former).await?;
+        leftover::forget_marks(&self.job, &self.job.source, former).await?;
         self.at_target(Step::ReleaseTarget, &Change::Release)
             .await?;
         self.at_source(Step::ReleaseSource, &Change::Release)

@@ -119,6 +119,8 @@ impl Driver {
 
     /// From the fence to the catalog's step.
     async fn inside(&mut self, lines: &mut Lines) -> Result<(), MoveError> {
+        // Orders that would change it are refused until the shop is handed over.
+        let placement = self.placed().await?.state;
         let begun = Instant::now();
         let applied_before = self.job.progress.now().keys_applied;
         let job = &self.job;
@@ -137,7 +139,7 @@ impl Driver {
             .change(job, Step::Handing, &Change::Handing)
             .await?;
         let target = &mut lines.target;
-        let ready = step!(Step::Ready => home::ready(target, job).await).await?;
+        let ready = step!(Step::Ready => home::ready(target, job, placement).await).await?;
         // Whoever changed a row at the target behind the mover's back is seen up to the moment it may sell.
         if let Some(hands) = &mut self.hands {
             hands.tail.wait_for(&ready, job.limits.pause_bound).await?;

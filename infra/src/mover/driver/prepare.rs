@@ -55,10 +55,8 @@ impl Driver {
     async fn clean(&mut self) -> Result<(), MoveError> {
         let mut target = Session::open(&self.job, &self.job.target).await?;
         let found = home::look(&mut target, self.job.shop).await?;
-        let tried = found.is_some_and(|row| {
-            row.epoch == self.job.target_epoch
-                && matches!(row.state, HomeState::Incoming | HomeState::Ready)
-        });
+        let tried = found
+            .is_some_and(|row| row.epoch == self.job.target_epoch && row.state != HomeState::Moved);
         if !tried && !self.row.detail.recopy || self.job.back {
             target.close().await;
             return Ok(());

@@ -40,8 +40,9 @@ pub(crate) enum Change {
     Fence,
     /// The source's: no reads either.
     Handing,
-    /// The target's: serves at its epoch. The text is the set of transactions executed there.
-    Ready(String),
+    /// The target's: serves at its epoch, or is frozen or offline there as the placement says. The text is the set of
+    /// transactions executed there.
+    Ready(String, PlacementState),
     /// The target's: what the placement says, since the catalog's step is done.
     Serving(PlacementState),
     /// The source's: handed over, with the mark.
@@ -86,6 +87,24 @@ const fn word(state: PlacementState) -> HomeState {
     }
 }
 
+/// The home's word for the target just before the catalog's step. A shop that is frozen or offline is not opened for that
+/// moment either.
+const fn ready(state: PlacementState) -> HomeState {
+    match state {
+        PlacementState::Serving => HomeState::Ready,
+        PlacementState::Frozen => HomeState::Frozen,
+        PlacementState::Offline => HomeState::Offline,
+    }
+}
+
+/// What the target's home may be, at the reserved epoch, before the catalog's step.
+const fn filled(state: HomeState) -> bool {
+    match state {
+        HomeState::Incoming | HomeState::Ready | HomeState::Frozen | HomeState::Offline => true,
+        HomeState::Serving | HomeState::Fenced | HomeState::Handing | HomeState::Moved => false,
+    }
+}
+
 /// The row after a change; `None` where there is none and shall be none.
 pub(super) fn after(
     change: &Change,
@@ -105,10 +124,8 @@ pub(super) fn after(
         Change::Handing => at_source(who, found, HomeState::Handing, |state| {
             matches!(state, HomeState::Fenced | HomeState::Handing)
         }),
-        Change::Ready(executed) => {
-            let row = at_target(who, found, HomeState::Ready, |state| {
-                matches!(state, HomeState::Incoming | HomeState::Ready)
-            })?;
+        Change::Ready(executed, placement) => {
+            let row = at_target(who, found, ready(*placement), filled)?;
             Ok(Some(HomeRow {
                 ready_gtid: Some(executed.clone()),
                 ..row
@@ -116,10 +133,7 @@ pub(super) fn after(
         }
         Change::Serving(placement) => {
             let row = at_target(who, found, word(*placement), |state| {
-                matches!(
-                    state,
-                    HomeState::Ready | HomeState::Serving | HomeState::Frozen | HomeState::Offline
-                )
+                state == HomeState::Serving || (filled(state) && state != HomeState::Incoming)
             })?;
             Ok(Some(HomeRow { mark: None, ..row }))
         }
@@ -211,17 +225,9 @@ fn take_over_target(who: &Who, found: Option<&HomeRow>) -> Result<Option<HomeRow
 fn incoming(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
     if let Some(row) = found {
         may_take(who, row)?;
-        let ours = row.epoch == who.target_epoch;
-        let free = match row.state {
-            HomeState::Moved => true,
-            HomeState::Incoming | HomeState::Ready => ours,
-            HomeState::Serving
-            | HomeState::Fenced
-            | HomeState::Handing
-            | HomeState::Frozen
-            | HomeState::Offline => false,
-        };
-        if !free {
+        // The epoch was reserved for this move alone.
+        let ours = row.epoch == who.target_epoch && filled(row.state);
+        if !ours && row.state != HomeState::Moved {
             return Err(Refusal::State(format!(
                 "the shop has a home there already ({}); run `podctl doctor`",
                 row.told()
@@ -305,8 +311,7 @@ fn take_leftover(who: &Who, found: Option<&HomeRow>) -> Result<Option<HomeRow>, 
     let Some(row) = found else { return Ok(None) };
     may_take(who, row)?;
     // A home that never was this move's has nothing of it.
-    let filled = row.epoch == who.target_epoch
-        && matches!(row.state, HomeState::Incoming | HomeState::Ready);
+    let filled = row.epoch == who.target_epoch && filled(row.state);
     Ok(Some(HomeRow {
         state: if filled {
             HomeState::Incoming

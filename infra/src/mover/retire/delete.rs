@@ -1,6 +1,6 @@
 //! Deletes a shop's rows at a pod that does not own it, in chunks that take about as long as a copied one.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use shared::home::HomeState;
 
@@ -11,10 +11,6 @@ use crate::mover::session::{Session, number, text};
 use crate::mover::table::Table;
 use crate::mover::throttle::Throttle;
 use crate::mover::verify::sized;
-
-/// A process of a pod answers reads by a home that it read up to a second ago; before that is over the rows must be
-/// there, or a shop looks empty for a moment. Three times that.
-const HOME_AGE_MIN: Duration = Duration::from_secs(3);
 
 /// Where rows are deleted, and what the home must say there.
 pub(crate) struct Deletion<'a> {
@@ -29,7 +25,6 @@ impl Deletion<'_> {
     /// Deletes all rows of the shop in these tables.
     pub(crate) async fn run(&self, tables: &[Table]) -> Result<(), MoveError> {
         let mut session = Session::open(self.job, self.end).await?;
-        self.wait_for_readers(&mut session).await?;
         let throttle = Throttle::start(self.job);
         for table in tables {
             self.table(&mut session, &throttle, table).await?;
@@ -102,14 +97,5 @@ impl Deletion<'_> {
         let row = rows.first();
         let age = row.and_then(|row| number(row, 1)).unwrap_or(0);
         Ok((row.and_then(|row| text(row, 0)), age))
-    }
-
-    async fn wait_for_readers(&self, session: &mut Session) -> Result<(), MoveError> {
-        let (_, age) = self.home(session).await?;
-        let left = HOME_AGE_MIN.saturating_sub(Duration::from_millis(age));
-        tokio::select! {
-            () = self.job.stop.cancelled() => Err(MoveError::Stopped),
-            () = tokio::time::sleep(left) => Ok(()),
-        }
     }
 }

@@ -43,7 +43,7 @@ const CHANGES: [Change; 12] = [
     Change::Incoming,
     Change::Fence,
     Change::Handing,
-    Change::Ready(String::new()),
+    Change::Ready(String::new(), PlacementState::Serving),
     Change::Serving(PlacementState::Serving),
     Change::Moved,
     Change::Restore(PlacementState::Serving),
@@ -170,7 +170,7 @@ fn the_way_of_the_target_keeps_an_older_mark_until_it_serves() {
         .unwrap();
     assert_eq!((home.state, home.epoch), (HomeState::Incoming, epoch(4)));
     assert_eq!((home.mark, home.ready_gtid.clone()), (old.mark, None));
-    let ready = Change::Ready("set".to_owned());
+    let ready = Change::Ready("set".to_owned(), PlacementState::Serving);
     let home = after(&ready, &who(7), Some(&home)).unwrap().unwrap();
     assert_eq!(
         (home.state, home.ready_gtid.as_deref()),
@@ -181,13 +181,43 @@ fn the_way_of_the_target_keeps_an_older_mark_until_it_serves() {
         .unwrap()
         .unwrap();
     assert_eq!((back.state, back.mark), (HomeState::Incoming, old.mark));
-    let serving = Change::Serving(PlacementState::Frozen);
+    let serving = Change::Serving(PlacementState::Serving);
     let home = after(&serving, &who(7), Some(&home)).unwrap().unwrap();
-    assert_eq!((home.state, home.mark), (HomeState::Frozen, None));
+    assert_eq!((home.state, home.mark), (HomeState::Serving, None));
     let released = after(&Change::Release, &who(7), Some(&home))
         .unwrap()
         .unwrap();
     assert_eq!((released.move_id, released.owner), (None, 7));
+}
+
+/// A frozen shop takes no write at its target for a moment, and an offline one no read.
+#[test]
+fn a_shop_that_does_not_sell_arrives_as_it_is() {
+    for (placement, state) in [
+        (PlacementState::Frozen, HomeState::Frozen),
+        (PlacementState::Offline, HomeState::Offline),
+    ] {
+        let incoming = row(HomeState::Incoming, 4, Some("this"), 7);
+        let ready = Change::Ready("set".to_owned(), placement);
+        let home = after(&ready, &who(7), Some(&incoming)).unwrap().unwrap();
+        assert_eq!(
+            (home.state, home.ready_gtid.as_deref()),
+            (state, Some("set"))
+        );
+        assert_eq!(
+            state_after(&Change::Serving(placement), 7, &home),
+            Ok(state)
+        );
+        // Before the catalog's step it can go back, or be taken away.
+        assert_eq!(
+            state_after(&Change::Incoming, 7, &home),
+            Ok(HomeState::Incoming)
+        );
+        assert_eq!(
+            state_after(&Change::TakeLeftover, 8, &home),
+            Ok(HomeState::Incoming)
+        );
+    }
 }
 
 /// Invariant 1: nobody becomes the target of a move where it sells.
