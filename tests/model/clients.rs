@@ -172,15 +172,23 @@ pub(crate) fn replicate(s: &mut State, pod: u8) {
     there.replica = (there.data, there.executed, there.ready.0);
 }
 
-/// A process reads the home and remembers it.
-pub(crate) fn remember(s: &mut State, pod: u8) {
-    let there = s.pod_mut(pod);
-    there.cached = there.home.map(|home| Home {
-        mark: None,
-        mv: 0,
-        owner: 0,
-        ..home
-    });
+/// A process that has read a home goes on by it for a second, whatever it is now. Only homes that allowed reads matter, and
+/// of those the last.
+pub(crate) fn remember(before: &State, s: &mut State) {
+    for (was, now) in before.pods.iter().zip(&mut s.pods) {
+        let Some(home) = was.home.filter(|_| was.home != now.home) else {
+            continue;
+        };
+        let to = (0, home.epoch);
+        if pods::decide(0, Some(&home), to, 0, Access::Read) == Verdict::Run {
+            now.cached = Some(Home {
+                mark: None,
+                mv: 0,
+                owner: 0,
+                ..home
+            });
+        }
+    }
 }
 
 /// Pods whose processes remember something.

@@ -164,7 +164,10 @@ pub(crate) fn change(g: &Safeguards, s: &mut State, what: Change, op: &Op) -> Re
     }
     row.mv = op.mv;
     row.owner = op.owner;
-    row.state = to(g, what, op, row.state).ok_or(Refused)?;
+    // A home that never was this move's has nothing of it.
+    if what != Change::TakeLeftover || row.epoch == mv.epoch {
+        row.state = to(g, what, op, row.state).ok_or(Refused)?;
+    }
     match what {
         Change::Ready => {
             row.mark = None;
@@ -237,19 +240,26 @@ fn to(g: &Safeguards, what: Change, op: &Op, from: HomeState) -> Option<HomeStat
         (Change::Fence, H::Serving | H::Frozen | H::Fenced) => Some(H::Fenced),
         (Change::Handing, H::Fenced | H::Handing) if g.handing => Some(H::Handing),
         (Change::Handing, H::Fenced) => Some(H::Fenced),
-        (Change::Ready, H::Incoming | H::Ready | H::Serving) => Some(if g.ready_is_quiet {
-            H::Ready
-        } else {
-            H::Serving
-        }),
+        (Change::Ready, H::Incoming | H::Ready | H::Serving | H::Frozen) => Some(ready(g, op)),
         (Change::Serving, H::Ready | H::Serving | H::Frozen) => Some(word),
         // After the catalog's step the source never serves again, whatever its home says.
         (Change::Moved, _) => Some(H::Moved),
-        (Change::TakeLeftover, H::Incoming | H::Ready) => Some(H::Incoming),
+        (Change::TakeLeftover, H::Incoming | H::Ready | H::Frozen) => Some(H::Incoming),
         (Change::TakeLeftover, _) => Some(from),
         (Change::Forget, H::Incoming | H::Moved) => Some(H::Moved),
         (Change::Forget, H::Ready) if !g.leftover_taken => Some(H::Moved),
         _ => None,
+    }
+}
+
+/// What the target's home is before the catalog's step.
+const fn ready(g: &Safeguards, op: &Op) -> HomeState {
+    if op.frozen && g.ready_as_placed {
+        HomeState::Frozen
+    } else if g.ready_is_quiet {
+        HomeState::Ready
+    } else {
+        HomeState::Serving
     }
 }
 
@@ -260,11 +270,10 @@ fn incoming(g: &Safeguards, s: &mut State, mv: &Move, op: &Op) -> Result<(), Ref
         let free = match row.state {
             HomeState::Moved => true,
             HomeState::Incoming | HomeState::Ready => row.epoch == mv.epoch,
-            HomeState::Serving
-            | HomeState::Fenced
-            | HomeState::Handing
-            | HomeState::Frozen
-            | HomeState::Offline => false,
+            HomeState::Frozen => row.epoch == mv.epoch && row.mv == op.mv,
+            HomeState::Serving | HomeState::Fenced | HomeState::Handing | HomeState::Offline => {
+                false
+            }
         };
         if !free {
             return Err(Refused);

@@ -7,7 +7,7 @@ use shared::moves::MoveState;
 use stateright::{Model, Property};
 
 use crate::safeguards::Rules;
-use crate::state::{Change, MOVERS, Pc, State, Step, Tx, WRITES, Why};
+use crate::state::{Change, MOVERS, Pc, State, Step, Tx, Why};
 use crate::{catalog, clients, mover, properties};
 
 /// One thing that happens.
@@ -42,7 +42,6 @@ pub(crate) enum Action {
     RollBack(usize, u8),
     Primary(u8, bool),
     Replicate(u8),
-    Remember(u8),
     Expire(u8),
     Read(usize),
 }
@@ -129,7 +128,7 @@ impl Protocol {
     fn customers(&self, s: &State, actions: &mut Vec<Action>) {
         let b = &self.rules.within;
         for w in 0..usize::from(b.writes) {
-            let job = b.job && w + 1 == WRITES;
+            let job = b.job && w + 1 == usize::from(b.writes);
             if s.clients.tries[w] < b.tries {
                 if job {
                     actions.extend(clients::pods_in_use().map(|pod| Action::BeginJob(w, pod)));
@@ -155,11 +154,10 @@ impl Protocol {
         }
         if b.reader {
             for pod in clients::pods_in_use().filter(|&pod| s.pod(pod).home.is_some()) {
-                actions.extend([
-                    Action::Replicate(pod),
-                    Action::Remember(pod),
-                    Action::Expire(pod),
-                ]);
+                actions.push(Action::Replicate(pod));
+                if s.pod(pod).cached.is_some() {
+                    actions.push(Action::Expire(pod));
+                }
             }
             actions.extend((0..clients::answers(&self.rules.on, s).count()).map(Action::Read));
         }
@@ -230,10 +228,6 @@ impl Protocol {
                 clients::replicate(s, pod);
                 Some(())
             }
-            Action::Remember(pod) => {
-                clients::remember(s, pod);
-                Some(())
-            }
             Action::Expire(pod) => {
                 s.pod_mut(pod).cached = None;
                 Some(())
@@ -257,10 +251,7 @@ impl Protocol {
         }
         let mv = catalog::mv(s, mover.mv);
         let pod = s.pod(if after_moved { mv.source } else { mv.target });
-        pod.cached.is_some_and(|cached| {
-            let now = pod.home.map(|home| (home.epoch, home.state));
-            now != Some((cached.epoch, cached.state))
-        })
+        pod.cached.is_some()
     }
 }
 
@@ -286,6 +277,9 @@ impl Model for Protocol {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut s = *last;
         self.apply(&mut s, action)?;
+        if self.rules.within.reader {
+            clients::remember(last, &mut s);
+        }
         s.sort();
         Some(s)
     }

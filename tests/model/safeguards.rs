@@ -19,6 +19,8 @@ pub(crate) struct Safeguards {
     pub(crate) ready_first: bool,
     /// `ready` starts no jobs. Off: the home is `serving` before the catalog's step.
     pub(crate) ready_is_quiet: bool,
+    /// A frozen shop's home at the target is `frozen`, not `ready`, before the catalog's step. Off: `ready`, which takes writes.
+    pub(crate) ready_as_placed: bool,
     /// The feed runs up to the set that the source had executed after the fence. Off: what it has seen is enough.
     pub(crate) tail_to_fence: bool,
     /// An epoch is reserved when a move is created and is never used again. Off: the next one after the placement's.
@@ -52,6 +54,7 @@ impl Safeguards {
         handing: true,
         ready_first: true,
         ready_is_quiet: true,
+        ready_as_placed: true,
         tail_to_fence: true,
         reserved_epochs: true,
         wait_executed: true,
@@ -80,7 +83,7 @@ pub(crate) struct Bounds {
     pub(crate) tries: u8,
     /// Whether a commit is in the binlog before it is acknowledged, as a step of its own.
     pub(crate) slow_commits: bool,
-    /// Whether the second write is a job that a pod starts by itself where its home is `serving`.
+    /// Whether the last write is a job that a pod starts by itself where its home is `serving`.
     pub(crate) job: bool,
     /// Whether a session reads, from primaries, replicas and through cached homes.
     pub(crate) reader: bool,
