@@ -10,6 +10,10 @@ use tests::moves::{ControlDoor, MOVED_MAX, Moving, differences, rows_of};
 use tests::suite::Test;
 use tests::{Fleet, Server, Shop, tests, wait_until};
 
+// Changes at the target that are not the mover's.
+mod tampered;
+use tampered::tampering_at_the_target_is_found_in_each_state;
+
 pub(crate) fn list() -> Vec<Test> {
     tests![
         alone: what_a_move_cannot_follow_fails_it_with_the_reason,
@@ -234,64 +238,6 @@ async fn what_a_move_can_follow_arrives(fleet: &Fleet) -> Result<()> {
     done
 }
 
-/// Where a move stands when somebody changes the shop's rows at its target, and how.
-const TAMPERED: &[(&str, &str)] = &[
-    (
-        "copy:before:stop",
-        "insert into x_note (shop_id, id) values ({shop}, 99)",
-    ),
-    (
-        "copied:before:stop",
-        "update x_note set text = 'other' where shop_id = {shop} and id = 2",
-    ),
-    (
-        "caught-up:before:stop",
-        "delete from x_note where shop_id = {shop} and id = 3",
-    ),
-    // After all chunks compared equal.
-    (
-        "verified:before:stop",
-        "update x_note set text = 'other' where shop_id = {shop} and id = 2",
-    ),
-    (
-        "fence:after:stop",
-        "delete from x_note where shop_id = {shop}",
-    ),
-    (
-        "followed:before:stop",
-        "insert into x_note (shop_id, id) values ({shop}, 99)",
-    ),
-    (
-        "handing:after:stop",
-        "update x_note set text = 'other' where shop_id = {shop} and id = 2",
-    ),
-];
-
-async fn tampering_at_the_target_is_found_in_each_state(fleet: &Fleet) -> Result<()> {
-    on_both(fleet, TABLE).await?;
-    let mut done = Ok(());
-    for (place, sql) in TAMPERED {
-        let point = fleet.with_failpoint(place).await?;
-        done = tamper(fleet, &point, sql).await.with_context(|| *place);
-        fleet.without_failpoint(point).await?;
-        if done.is_err() {
-            break;
-        }
-    }
-    on_both(fleet, "drop table if exists x_note").await?;
-    done
-}
-
-async fn tamper(fleet: &Fleet, point: &FailPoint, sql: &str) -> Result<()> {
-    let control = ControlDoor::of(fleet).await?;
-    let shop = shop_with_rows(fleet).await?;
-    let id = held(fleet, point, &shop).await?;
-    let done = fleet.primary(2).await?.run(&of(sql, &shop)).await;
-    point.go_on()?;
-    done?;
-    fails(&control, fleet, id, &["pod 2", "x_note", "not the mover's"]).await
-}
-
 /// All of a server's binlogs but the one that is written.
 async fn purge(server: &Server) -> Result<()> {
     server.run("flush binary logs").await?;
@@ -332,6 +278,7 @@ async fn purged_binlogs_fail_a_move(fleet: &Fleet) -> Result<()> {
 }
 
 async fn strays_at_the_source_are_told_and_stop_the_deletion(fleet: &Fleet) -> Result<()> {
+    fleet.announce_error("strays at the source")?;
     on_both(fleet, TABLE).await?;
     let control = ControlDoor::of(fleet).await?;
     let shop = shop_with_rows(fleet).await?;

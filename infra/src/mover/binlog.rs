@@ -101,4 +101,3 @@ pub(crate) async fn common(end: &End, set: &GtidSet) -> Result<GtidSet, MoveErro
     let (_, sets) = Stream::connect(end).await?;
     Ok(sets.executed.intersection(set))
 }
-

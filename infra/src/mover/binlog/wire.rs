@@ -2,8 +2,7 @@
 //!
 //! The driver has a stream of its own, which a mover cannot use: it decompresses a compressed transaction whole into
 //! memory, goes past one that it cannot decompress, and compares no checksum. This is the little of the protocol that a
-//! reader needs instead: log in, set variables, read one row, ask for the binlog, read packets. Without TLS, as the
-//! driver's connections to pods are; the password itself is never sent in the clear.
+//! reader needs instead: log in, set variables, read one row, ask for the binlog, read packets.
 
 use std::io;
 use std::time::Duration;
@@ -12,13 +11,17 @@ use mysql_async::{Error, ServerError};
 use secrecy::ExposeSecret as _;
 use shared::gtid::GtidSet;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::super::job::End;
 use super::bytes::{Bytes, Unreadable};
 
+// Logging in.
 mod greeting;
+// What carries it, encrypted or not.
+mod line;
+
+use line::Line;
 
 /// A server that lives accepts and greets in milliseconds.
 const LOGIN_MAX: Duration = Duration::from_secs(5);
@@ -41,7 +44,7 @@ const FIRST_POSITION: u64 = 4;
 /// One connection; closed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Wire {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Line>,
     /// The number of the next packet of this command.
     sequence: u8,
     /// A server that says nothing for so long is dead.
@@ -82,20 +85,31 @@ impl Wire {
     /// Connects and logs in.
     pub(super) async fn connect(end: &End) -> Result<Self, Error> {
         let login = async {
-            let address = (end.primary.host.as_str(), end.primary.port);
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let mut wire = Self {
-                stream: BufReader::with_capacity(BUFFER_BYTES, stream),
-                sequence: 0,
-                silence: LOGIN_MAX,
-            };
-            wire.log_in(&end.user, end.password.expose_secret()).await?;
+            let line = Line::open(&end.primary).await?;
+            let mut wire = Self::over(line);
+            let greeting = wire.greeting().await?;
+            if greeting.can_encrypt && !line::is_here(&end.primary) {
+                wire.ask_for_encryption().await?;
+                let line = wire.stream.into_inner().encrypt(&end.primary).await?;
+                let sequence = wire.sequence;
+                wire = Self::over(line);
+                wire.sequence = sequence;
+            }
+            wire.log_in(greeting, &end.user, end.password.expose_secret())
+                .await?;
             Ok(wire)
         };
         timeout(LOGIN_MAX, login)
             .await
             .map_err(|_| late("no answer to the login"))?
+    }
+
+    fn over(line: Line) -> Self {
+        Self {
+            stream: BufReader::with_capacity(BUFFER_BYTES, line),
+            sequence: 0,
+            silence: LOGIN_MAX,
+        }
     }
 
     /// Runs a statement without rows.
@@ -187,6 +201,7 @@ impl Wire {
         framed.extend_from_slice(packet);
         self.sequence = self.sequence.wrapping_add(1);
         self.stream.get_mut().write_all(&framed).await?;
+        self.stream.get_mut().flush().await?;
         Ok(())
     }
 

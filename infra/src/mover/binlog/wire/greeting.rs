@@ -11,6 +11,9 @@ use super::{Wire, odd};
 const VERSION: u8 = 10;
 /// Long passwords and flags, the protocol of 4.1, transactions, logins by a plugin.
 const WANTED: u32 = 0x1 | 0x4 | 0x200 | 0x2000 | 0x8000 | 0x8_0000;
+/// The same, and encryption.
+const ENCRYPTED: u32 = WANTED | CAN_ENCRYPT;
+const CAN_ENCRYPT: u32 = 0x800;
 /// `utf8mb4_general_ci`: what is read here is ASCII.
 const CHARSET: u8 = 45;
 
@@ -18,9 +21,11 @@ const SHA2: &[u8] = b"caching_sha2_password";
 const NATIVE: &[u8] = b"mysql_native_password";
 
 /// What the server sends first: what it wants the password mixed with, and how.
-struct Greeting {
+pub(super) struct Greeting {
     nonce: Vec<u8>,
     plugin: Vec<u8>,
+    /// Whether the server takes an encrypted connection.
+    pub(super) can_encrypt: bool,
 }
 
 impl Greeting {
@@ -32,20 +37,26 @@ impl Greeting {
         let _server = bytes.until_zero()?;
         let _session = bytes.u32()?;
         let mut nonce = bytes.take(8)?.to_vec();
-        // A filler, abilities, the charset, the status, more abilities, the nonce's length, reserved bytes.
-        bytes.take(1 + 2 + 1 + 2 + 2 + 1 + 10)?;
+        let _filler = bytes.u8()?;
+        let can_encrypt = u32::from(bytes.u16()?) & CAN_ENCRYPT != 0;
+        // The charset, the status, more abilities, the nonce's length, reserved bytes.
+        bytes.take(1 + 2 + 2 + 1 + 10)?;
         nonce.extend_from_slice(bytes.take(12)?);
         let _zero = bytes.u8()?;
         let plugin = bytes.until_zero()?.to_vec();
-        Ok(Self { nonce, plugin })
+        Ok(Self {
+            nonce,
+            plugin,
+            can_encrypt,
+        })
     }
 
     /// Another way in than the one that was tried.
-    fn switch(packet: Bytes<'_>) -> Read<Self> {
+    fn switch(&mut self, packet: Bytes<'_>) -> Read<()> {
         let mut bytes = packet;
-        let plugin = bytes.until_zero()?.to_vec();
-        let nonce = bytes.take(20)?.to_vec();
-        Ok(Self { nonce, plugin })
+        self.plugin = bytes.until_zero()?.to_vec();
+        self.nonce = bytes.take(20)?.to_vec();
+        Ok(())
     }
 
     fn proof(&self, password: &str) -> Read<Vec<u8>> {
@@ -77,16 +88,29 @@ impl Greeting {
 }
 
 impl Wire {
-    pub(super) async fn log_in(&mut self, user: &str, password: &str) -> Result<(), Error> {
+    /// Reads what the server sends first.
+    pub(super) async fn greeting(&mut self) -> Result<Greeting, Error> {
         let mut packet = Vec::new();
         self.packet(&mut packet).await?;
-        let mut greeting = Greeting::parse(&packet)?;
+        Ok(Greeting::parse(&packet)?)
+    }
+
+    /// Says that what follows is encrypted.
+    pub(super) async fn ask_for_encryption(&mut self) -> Result<(), Error> {
+        self.send(&wishes(ENCRYPTED)).await
+    }
+
+    /// Says who it is, and proves it.
+    pub(super) async fn log_in(
+        &mut self,
+        mut greeting: Greeting,
+        user: &str,
+        password: &str,
+    ) -> Result<(), Error> {
+        let mut packet = Vec::new();
+        let encrypted = self.stream.get_ref().is_encrypted();
         let proof = greeting.proof(password)?;
-        let mut answer = Vec::new();
-        answer.extend_from_slice(&WANTED.to_le_bytes());
-        answer.extend_from_slice(&u32::MAX.to_le_bytes());
-        answer.push(CHARSET);
-        answer.extend_from_slice(&[0; 23]);
+        let mut answer = wishes(if encrypted { ENCRYPTED } else { WANTED });
         answer.extend_from_slice(user.as_bytes());
         answer.push(0);
         answer.push(u8::try_from(proof.len()).map_err(|_| Unreadable::SHORT)?);
@@ -99,12 +123,16 @@ impl Wire {
             match packet.split_first() {
                 Some((0x00, _)) => return Ok(()),
                 Some((0xfe, rest)) => {
-                    greeting = Greeting::switch(Bytes(rest))?;
+                    greeting.switch(Bytes(rest))?;
                     let proof = greeting.proof(password)?;
                     self.send(&proof).await?;
                 }
                 // The server knows the password already, and says so before it lets in.
                 Some((0x01, [3])) => {}
+                Some((0x01, [4])) if encrypted => {
+                    let plain: Vec<u8> = password.bytes().chain([0]).collect();
+                    self.send(&plain).await?;
+                }
                 Some((0x01, [4])) => {
                     self.send(&[2]).await?;
                     self.packet(&mut packet).await?;
@@ -118,6 +146,16 @@ impl Wire {
     }
 }
 
+/// The beginning of an answer: what is wished for, packets of any size, the charset.
+fn wishes(abilities: u32) -> Vec<u8> {
+    let mut wishes = Vec::new();
+    wishes.extend_from_slice(&abilities.to_le_bytes());
+    wishes.extend_from_slice(&u32::MAX.to_le_bytes());
+    wishes.push(CHARSET);
+    wishes.extend_from_slice(&[0; 23]);
+    wishes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +165,8 @@ mod tests {
         packet.extend_from_slice(b"9.7.4\0");
         packet.extend_from_slice(&7_u32.to_le_bytes());
         packet.extend_from_slice(b"abcdefgh\0");
-        packet.extend_from_slice(&[0; 18]);
+        packet.extend_from_slice(&[0, 8]);
+        packet.extend_from_slice(&[0; 16]);
         packet.extend_from_slice(b"ijklmnopqrst\0");
         packet.extend_from_slice(plugin);
         packet.push(0);
@@ -139,6 +178,7 @@ mod tests {
         let greeting = Greeting::parse(&greeting(SHA2)).unwrap();
         assert_eq!(greeting.nonce, b"abcdefghijklmnopqrst");
         assert_eq!(greeting.plugin, SHA2);
+        assert!(greeting.can_encrypt);
         assert_eq!(greeting.proof("").unwrap(), b"");
         assert_eq!(greeting.proof("secret").unwrap().len(), 32);
     }
@@ -149,8 +189,9 @@ mod tests {
         let fault = parsed.proof("secret").unwrap_err().to_string();
         assert!(fault.contains("auth_socket"), "{fault}");
         assert!(Greeting::parse(b"\x0a9.7.4").is_err());
-        let switched = Greeting::switch(Bytes(b"mysql_native_password\0abcdefghijklmnopqrst\0"));
-        let switched = switched.unwrap();
+        let mut switched = parsed;
+        let other = Bytes(b"mysql_native_password\0abcdefghijklmnopqrst\0");
+        switched.switch(other).unwrap();
         assert_eq!(switched.proof("secret").unwrap().len(), 20);
     }
 }
