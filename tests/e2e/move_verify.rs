@@ -184,7 +184,8 @@ async fn put_in_order(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
         .await?;
     let repaired = moved.took("repaired_rows");
     ensure!(repaired == Some(2), "{repaired:?} rows were repaired");
-    same(&lane.source, &lane.target, shop).await
+    same(&lane.source, &lane.target, shop).await?;
+    fleet.finish_move(id).await.map(drop)
 }
 
 async fn ends_the_move(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
@@ -244,7 +245,7 @@ const SWAPS: [&str; 6] = [
      update x_swap set code = @y where shop_id = {shop} and id = @a; \
      update ignore x_swap set code = @x, n = n + 1 where shop_id = {shop} and id = @b",
     "update x_swap set code = null where shop_id = {shop} and id between 10 and 12; \
-     update x_swap set code = concat('c', 10 + mod(id - 9, 3)), n = n + 1 where shop_id = {shop} and id between 10 and 12",
+     update ignore x_swap set code = concat('c', 10 + mod(id - 9, 3)), n = n + 1 where shop_id = {shop} and id between 10 and 12",
     "delete from x_swap where shop_id = {shop} and id = floor(20 + rand() * 180) limit 1",
     "insert ignore into x_swap values ({shop}, floor(20 + rand() * 180), concat('c', floor(rand() * 200)), 0)",
     "delete from x_swap where shop_id = {shop} and id >= 1000 order by id limit 3",

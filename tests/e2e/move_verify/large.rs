@@ -102,6 +102,16 @@ async fn moved(
     }
     let there = target.rows("x_large", shop.id).await?;
     ensure!(there > i64::from(rows / 2), "{there} rows arrived");
+    // Before the tables go: their end would be a stray.
+    let control = ControlDoor::of(fleet).await?;
+    control.tell(moving.id, "finish").await?.wants(200)?;
+    control
+        .reaches(moving.id, &[MoveState::Done], moved_max)
+        .await?;
+    ensure!(
+        source.rows("x_large", shop.id).await? == 0,
+        "rows are left at the source"
+    );
     Ok(())
 }
 
