@@ -38,7 +38,7 @@ pub(crate) fn list() -> Vec<Test> {
 const TRIPS: u32 = 10;
 
 /// Acts of a shop's clients between two orders of an operator.
-const SOME: usize = 60;
+const SOME: usize = 40;
 
 /// A move that meets kill after kill; each costs it a restart of what it leans on.
 const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(150);
