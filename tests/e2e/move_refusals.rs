@@ -94,6 +94,7 @@ async fn a_slip_in_a_name_is_told_as_such(fleet: &Fleet) -> Result<()> {
 /// nothing is recorded.
 async fn a_move_that_cannot_be_is_refused_with_the_way_out(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
+    let _neighbour = fleet.shop(1).await?;
     let handle = shop.handle.as_str();
     let to_two = |parts: Vec<&'static str>| async move {
         refused(
@@ -112,11 +113,13 @@ async fn a_move_that_cannot_be_is_refused_with_the_way_out(fleet: &Fleet) -> Res
         .context("draining")?;
     fleet.podctl.ok(&["pod", "undrain", "2"]).await?;
 
-    let max_shops = set_max_shops(&control, 2, 0).await?;
+    // As many as there are, and one at least.
+    fleet.shop(2).await?;
+    let max_shops = set_max_shops(&control, 2, None).await?;
     to_two(vec!["full", "max_shops", "podctl pod add"])
         .await
         .context("full")?;
-    set_max_shops(&control, 2, max_shops).await?;
+    set_max_shops(&control, 2, Some(max_shops)).await?;
 
     fleet
         .podctl
@@ -173,11 +176,12 @@ async fn a_move_that_cannot_be_is_refused_with_the_way_out(fleet: &Fleet) -> Res
     Ok(())
 }
 
-/// Sets how many shops a pod takes, as `podctl apply` does; gives the number before.
-async fn set_max_shops(control: &ControlDoor, pod: u32, max_shops: u64) -> Result<u64> {
+/// Sets how many shops a pod takes, as `podctl apply` does: as many as it has without a number. Gives the number before.
+async fn set_max_shops(control: &ControlDoor, pod: u32, max_shops: Option<u64>) -> Result<u64> {
     let path = format!("/v1/pods/{pod}");
     let now: Value = control.send(Call::get(&path)).await?.wants(200)?.json()?;
-    let mut put = json!({ "max_shops": max_shops });
+    let shops = now["shops"].as_u64();
+    let mut put = json!({ "max_shops": max_shops.or(shops) });
     for key in ["name", "region", "pool", "class", "status", "endpoints"] {
         put[key] = now[key].clone();
     }

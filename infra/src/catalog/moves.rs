@@ -214,6 +214,29 @@ impl Catalog {
         rows.into_iter().map(event).collect()
     }
 
+    /// Forgets what happened to moves that were over before an instant; the moves themselves stay, with their epochs.
+    pub(crate) async fn prune_move_events(&self, before_ms: i64) -> Result<u64, CatalogError> {
+        let mut change = self.change("control").await?;
+        // Asked often, and mostly there is nothing: the oldest says so without a look at the others.
+        let oldest: Option<i64> =
+            sqlx::query_scalar("select at_ms from move_event order by sequence limit 1")
+                .fetch_optional(change.conn())
+                .await?;
+        if oldest.is_none_or(|at_ms| at_ms >= before_ms) {
+            return Ok(0);
+        }
+        let gone = sqlx::query(
+            "delete from move_event where at_ms < $1 and move in \
+             (select id from move where state in ('done', 'aborted') and changed_ms < $1)",
+        )
+        .bind(before_ms)
+        .execute(change.conn())
+        .await?
+        .rows_affected();
+        change.commit().await?;
+        Ok(gone)
+    }
+
     /// Woken after each change of a move. Subscribe before looking: a change after the look then wakes.
     pub(crate) fn watch_moves(&self) -> tokio::sync::watch::Receiver<u64> {
         self.moves.subscribe()

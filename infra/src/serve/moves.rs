@@ -16,12 +16,12 @@ use super::body::{Json, Params};
 use super::check;
 use super::failure::{Answer, Failure};
 use crate::api::{
-    MOVES_MAX, Move, MoveCheck, MoveEvents, MoveEventsQuery, MoveFinish, MoveList, MoveNew, MoveQuery,
-    OBSERVE_MAX_MS, ParkReport, Pin, PinPut,
+    MOVES_MAX, Move, MoveCheck, MoveEvents, MoveEventsQuery, MoveFinish, MoveList, MoveNew,
+    MoveQuery, OBSERVE_MAX_MS, ParkReport, Pin, PinPut,
 };
+use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
 use crate::mover::dry_run::dry_run;
 use crate::mover::error::MoveError;
-use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
 
 type Body<T> = axum::Json<T>;
 /// A page when nobody says how long.
@@ -55,12 +55,23 @@ pub(super) async fn list(
         open,
         limit,
     };
-    let rows = app.catalog.list_moves(&filter).await?;
-    let moves = rows
-        .into_iter()
-        .map(|row| view(&app, row))
-        .collect::<Answer<_>>()?;
-    Ok(axum::Json(MoveList { moves }))
+    Ok(axum::Json(MoveList {
+        moves: listed(&app, &filter).await?,
+    }))
+}
+
+async fn listed(app: &App, filter: &MoveFilter) -> Answer<Vec<Move>> {
+    let rows = app.catalog.list_moves(filter).await?;
+    rows.into_iter().map(|row| view(app, row)).collect()
+}
+
+/// The open ones and the newest, for the console.
+pub(super) async fn newest(app: &App, limit: u32) -> Answer<Vec<Move>> {
+    let filter = MoveFilter {
+        limit,
+        ..MoveFilter::default()
+    };
+    listed(app, &filter).await
 }
 
 /// Orders a move; it goes on by itself. A move to the former pod, while the last one is observing, takes that back.

@@ -14,7 +14,9 @@ use time::format_description::well_known::Rfc3339;
 
 use super::app::App;
 use super::failure::{Answer, Failure};
-use crate::api::{Operation, Pod, PrimaryState, PrimaryStatus, Shop, Status};
+use crate::api::{Move, Operation, Pod, PrimaryState, PrimaryStatus, Shop, Status};
+use crate::command::moves::print::progress_line;
+use crate::output::count;
 
 /// What the console shows of each list: it is for a look, `podctl` is for work.
 const CONSOLE_ROWS: u32 = 100;
@@ -102,6 +104,7 @@ struct Console {
     pods: Vec<PodLine>,
     shops: Vec<Shop>,
     more_shops: bool,
+    moves: Vec<Move>,
     operations: Vec<Operation>,
 }
 
@@ -109,9 +112,22 @@ impl Console {
     fn when(at: &OffsetDateTime) -> String {
         at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
     }
+
+    fn progress(it: &Move) -> String {
+        progress_line(it).unwrap_or_default()
+    }
+
+    /// What an operator should know of it: why it failed or waits, and what was changed behind its back.
+    fn note(it: &Move) -> String {
+        let text = it.error.clone().or_else(|| it.waits.clone());
+        match it.strays.len() as u64 {
+            0 => text.unwrap_or_default(),
+            strays => count(strays, "stray change"),
+        }
+    }
 }
 
-/// Pods, shops and operations, to be read in a browser; the operator's token is the password.
+/// Pods, shops, moves and operations, to be read in a browser; the operator's token is the password.
 pub(super) async fn console(app: State<Arc<App>>) -> Answer<Response> {
     let status = look(&app).await?;
     let mut pods = Vec::new();
@@ -120,6 +136,7 @@ pub(super) async fn console(app: State<Arc<App>>) -> Answer<Response> {
         pods.push(PodLine { pod, primary });
     }
     let page = app.catalog.shops(None, CONSOLE_ROWS).await?;
+    let moves = super::moves::newest(&app, CONSOLE_ROWS).await?;
     let operations = app.catalog.operations(CONSOLE_ROWS).await?;
     let more_shops = page.next.is_some();
     let console = Console {
@@ -127,6 +144,7 @@ pub(super) async fn console(app: State<Arc<App>>) -> Answer<Response> {
         pods,
         shops: page.shops,
         more_shops,
+        moves,
         operations,
     };
     let html = console.render().map_err(|e| Failure {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shared::PodId;
 use shared::error::chain;
@@ -12,6 +13,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::app::{App, stopped};
 use super::{creation, state_order};
 use crate::catalog::{Catalog, CatalogError, Creation, StateOrder, now_ms};
+
+/// What happened to a move that is over is told for a quarter of a year: it is for the report on a bad night.
+const MOVE_EVENTS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Runs until the server stops; the first round at once.
 pub(super) async fn run(app: Arc<App>) {
@@ -63,6 +67,10 @@ async fn round(app: &Arc<App>) -> Result<(), CatalogError> {
     }
     futures::future::join_all(groups.into_values().map(|group| end(app, group))).await;
     gauges(&app.catalog).await?;
+    let kept = i64::try_from(MOVE_EVENTS_KEPT.as_millis()).unwrap_or(i64::MAX);
+    app.catalog
+        .prune_move_events(now_ms().saturating_sub(kept))
+        .await?;
     let kept = i64::try_from(app.limits.tombstones_kept.as_millis()).unwrap_or(i64::MAX);
     app.catalog
         .prune_tombstones(now_ms().saturating_sub(kept))

@@ -2,9 +2,9 @@
 
 use shared::moves::{MoveEvent, MoveState};
 
-use super::moves::{at, begun, step, text};
+use super::moves::{at, begun, step, text, to};
 use super::*;
-use crate::api::Stray;
+use crate::api::{ParkReport, Stray};
 
 #[tokio::test]
 async fn strays_keep_the_sources_copy_until_an_operator_says_otherwise() {
@@ -77,4 +77,64 @@ async fn a_state_order_and_a_fence_keep_apart() {
     assert!(matches!(held, Err(CatalogError::Conflict(_))), "{held:?}");
     catalog.finish_state(&order).await.unwrap();
     step(&catalog, &row, MoveEvent::Undone).await;
+}
+
+/// Of two moves of one shop that are ordered at once one begins, and the other names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_moves_ordered_at_once_one_begins() {
+    let (_dir, catalog) = catalog().await;
+    let shop = make(&catalog, "snow").await;
+    let target = ["two", "one"][usize::from(shop.pod.id == pod(2))];
+    let orders: Vec<_> = (0..6)
+        .map(|_| {
+            let (catalog, new) = (Arc::clone(&catalog), to(&shop, target));
+            tokio::spawn(async move { catalog.begin_move("ops", &new).await })
+        })
+        .collect();
+    let mut begun = 0;
+    for order in orders {
+        match order.await.unwrap() {
+            Ok(_) => begun += 1,
+            Err(error) => assert!(text(&error).contains("open move"), "{error}"),
+        }
+    }
+    assert_eq!(begun, 1);
+}
+
+/// What edges parked is kept with the move that had the epoch, whatever its driver writes meanwhile.
+#[tokio::test]
+async fn edges_tell_what_they_parked_and_events_are_pruned_with_their_move() {
+    let (_dir, catalog) = catalog().await;
+    let (shop, row) = begun(&catalog, "snow").await;
+    let report = |shop, epoch, parked, longest_ms| ParkReport {
+        shop,
+        epoch,
+        parked,
+        longest_ms,
+    };
+    catalog
+        .note_park(&report(shop.id, row.epoch, 3, 40))
+        .await
+        .unwrap();
+    let row = at(&catalog, row, MoveState::Observing).await;
+    catalog
+        .note_park(&report(shop.id, row.epoch, 2, 30))
+        .await
+        .unwrap();
+    let row = at(&catalog, row, MoveState::Done).await;
+    let record = &row.detail.record;
+    assert_eq!(
+        (record.requests_parked, record.longest_park_ms),
+        (Some(5), Some(40))
+    );
+    let calm = make(&catalog, "calm").await;
+    let nobody = catalog
+        .note_park(&report(calm.id, row.epoch, 1, 1))
+        .await
+        .unwrap_err();
+    assert_eq!(nobody.kind(), Kind::NotFound);
+    let (_, open) = begun(&catalog, "ice").await;
+    assert!(catalog.prune_move_events(now_ms() + 1).await.unwrap() > 8);
+    assert_eq!(catalog.move_events(row.id, 0).await.unwrap(), []);
+    assert!(!catalog.move_events(open.id, 0).await.unwrap().is_empty());
 }

@@ -104,6 +104,7 @@ pub(super) async fn isolate(
 ) -> anyhow::Result<()> {
     let ShopIsolate { shop, how } = wish;
     let shop = known(control, &shop, control.shop(&shop).await).await?;
+    refuse_moving(control, &shop).await?;
     let pods = control.pods().await?;
     let own = pods.iter().find(|pod| pod.id == shop.pod.id);
     if own.is_some_and(|pod| pod.shops == 1) {
@@ -118,7 +119,14 @@ pub(super) async fn isolate(
             )
         })?);
     }
-    refuse_early(control, &shop).await?;
+    // What would refuse the move anyway must not cost a new pod first.
+    if let Some(pin) = &shop.pinned {
+        bail!(
+            "{0} is pinned to {1}; take the pin away with `podctl shop unpin {0}`",
+            shop.handle,
+            pin.name
+        );
+    }
     let target = match empty_pod(&shop, &pods) {
         Some(pod) => {
             if pod.max_shops > 1 {
@@ -135,15 +143,8 @@ pub(super) async fn isolate(
     begin(cx, control, &new, how.watch).await
 }
 
-/// What would refuse the move anyway must not cost a new pod first.
-async fn refuse_early(control: &Control, shop: &Shop) -> anyhow::Result<()> {
-    if let Some(pin) = &shop.pinned {
-        bail!(
-            "{0} is pinned to {1}; take the pin away with `podctl shop unpin {0}`",
-            shop.handle,
-            pin.name
-        );
-    }
+/// A shop that is on its way is asked for again when it has arrived.
+async fn refuse_moving(control: &Control, shop: &Shop) -> anyhow::Result<()> {
     match control.move_show(&shop.id.to_string()).await {
         Ok(latest) if latest.open => bail!(
             "{} has an open move, {}, which is {}; see `podctl move show {1}`",
