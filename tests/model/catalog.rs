@@ -121,11 +121,12 @@ pub(crate) fn step(
         return None;
     }
     mv.state = at.after(event)?;
-    match event {
-        MoveEvent::Undone => mv.leftover = true,
+    if event == MoveEvent::Undone {
+        mv.leftover = true;
+    }
+    if event == MoveEvent::Prepared {
         // What an earlier try noted is about rows that are gone.
-        MoveEvent::Prepared => mv.from = None,
-        _ => {}
+        mv.from = None;
     }
     Some(())
 }

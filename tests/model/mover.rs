@@ -99,7 +99,7 @@ fn applied(s: &State, number: u8) -> Set {
 pub(crate) fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
     let (source, target) = match mover.pc {
         Pc::Idle | Pc::Step(_) => return None,
-        _ => {
+        Pc::Look(_) | Pc::Rows(_) | Pc::Home(_) => {
             let mv = catalog::mv(s, mover.mv);
             (mv.source, mv.target)
         }
@@ -386,10 +386,12 @@ fn stepped(g: &Safeguards, s: &mut State, m: usize, from: MoveState) {
     mover.frozen = s.catalog.frozen;
     let lifted = matches!(from, MoveState::Fenced | MoveState::Cutover);
     let back = mv.state == MoveState::CatchingUp || mv.state == MoveState::Failed;
-    let next = match mv.state {
-        _ if lifted && back && !g.lift_first => Pc::Home(Change::TakeSource),
-        MoveState::CatchingUp if lifted && g.take_over => Pc::Home(Change::TakeTarget),
-        _ => work(g, s, number),
+    let next = if lifted && back && !g.lift_first {
+        Pc::Home(Change::TakeSource)
+    } else if lifted && mv.state == MoveState::CatchingUp && g.take_over {
+        Pc::Home(Change::TakeTarget)
+    } else {
+        work(g, s, number)
     };
     if next == Pc::Idle {
         s.movers[m] = Mover::IDLE;

@@ -13,37 +13,59 @@ use crate::{catalog, clients, mover, properties};
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The operator moves the shop there.
+    Operator(Operator),
+    Mover(usize, Doing),
+    /// A fence whose mover has gone on without it.
+    Late,
+    Customer(Customer),
+    /// A pod's primary changes; commits that waited for an acknowledgement are there afterwards, or not.
+    Primary(u8, bool),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    /// Moves the shop there.
     Move(u8),
     Abort,
+    /// Without the safeguard: opens the source first, then marks the move.
+    AbortAtPod,
     Pause,
     Resume,
     Finish,
     /// To freeze the shop, or to open it again; then the order reaches the pod.
     Order,
     OrderAtPod,
-    /// A control server takes this move.
-    Take(usize, u8),
-    /// It does its next step.
-    Go(usize),
-    GoOn(usize),
-    Miss(usize),
-    Fail(usize),
-    Cut(usize),
-    LoseAnswer(usize),
-    Late,
-    /// Without the safeguard: another control server opens the source first, then marks the move.
-    AbortAtPod,
+}
+
+/// What a control server does, or what happens to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It takes this move, whatever it did before: it was killed, or it believes the other to be gone.
+    Take(u8),
+    /// Its next step.
+    Go,
+    GoOn,
+    Miss,
+    Fail,
+    Cut,
+    LoseAnswer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Customer {
     /// A write reaches a pod, by this placement.
     Begin(usize, u8),
     BeginJob(usize, u8),
     Log(usize, u8),
+    /// Whether the client is told.
     Commit(usize, u8, bool),
     RollBack(usize, u8),
-    Primary(u8, bool),
-    Replicate(u8),
-    Expire(u8),
+    /// A session gets this one of the answers that it may get.
     Read(usize),
+    /// A replica catches up.
+    Replicate(u8),
+    /// A process's memory of a home is a second old.
+    Expire(u8),
 }
 
 /// One search.
@@ -56,185 +78,191 @@ pub(crate) struct Protocol {
 }
 
 impl Protocol {
-    fn operator(&self, s: &State, actions: &mut Vec<Action>) {
-        let b = &self.rules.within;
+    fn operators(&self, s: &State) -> Vec<Operator> {
+        let (g, b) = (&self.rules.on, &self.rules.within);
         let number = catalog::latest(s);
         if number == 0 {
-            actions.push(Action::Move(1));
-            return;
+            return vec![Operator::Move(1)];
         }
-        let mv = catalog::mv(s, number);
+        let mut all = Vec::new();
+        let state = catalog::mv(s, number).state;
         if number == 1 {
-            match mv.state {
-                MoveState::Aborted => actions.extend(b.after_abort.map(Action::Move)),
-                MoveState::Done => actions.extend(b.after_done.map(Action::Move)),
-                MoveState::Observing if b.back => actions.push(Action::Move(0)),
-                _ => {}
-            }
+            let to = |wanted, to: Option<u8>| to.filter(|_| state == wanted).map(Operator::Move);
+            all.extend(to(MoveState::Aborted, b.after_abort));
+            all.extend(to(MoveState::Done, b.after_done));
+            all.extend(to(MoveState::Observing, b.back.then_some(0)));
         }
-        if s.spent.aborts < b.aborts {
-            actions.push(if self.rules.on.aborting_first {
-                Action::Abort
-            } else {
-                Action::AbortAtPod
-            });
+        if s.spent.aborts < b.aborts && g.aborting_first {
+            all.push(Operator::Abort);
         }
-        if s.spent.aborts > 0 && !self.rules.on.aborting_first {
-            actions.push(Action::AbortAtPod);
+        if !g.aborting_first && (s.spent.aborts > 0 || b.aborts > 0) {
+            all.push(Operator::AbortAtPod);
         }
         if s.spent.pauses < b.pauses {
-            actions.push(Action::Pause);
-        }
-        if matches!(mv.state, MoveState::Paused | MoveState::Failed) {
-            actions.push(Action::Resume);
+            all.push(Operator::Pause);
         }
         if s.spent.orders < b.orders {
-            actions.push(Action::Order);
+            all.push(Operator::Order);
         }
         if s.catalog.ordered {
-            actions.push(Action::OrderAtPod);
+            all.push(Operator::OrderAtPod);
         }
-        if b.finish && mv.state == MoveState::Observing {
-            actions.push(Action::Finish);
+        if matches!(state, MoveState::Paused | MoveState::Failed) {
+            all.push(Operator::Resume);
         }
+        if b.finish && state == MoveState::Observing {
+            all.push(Operator::Finish);
+        }
+        all
     }
 
     fn movers(&self, s: &State, actions: &mut Vec<Action>) {
         let b = &self.rules.within;
-        if s.catalog.owner < b.owners {
-            for number in 1..=catalog::latest(s) {
-                if catalog::wants_mover(&catalog::mv(s, number)) {
-                    actions.extend((0..MOVERS).map(|m| Action::Take(m, number)));
-                }
+        for m in 0..MOVERS {
+            // Two that remember nothing are one.
+            if s.catalog.owner < b.owners && (m == 0 || s.movers[m] != s.movers[m - 1]) {
+                let moves = 1..=catalog::latest(s);
+                let wanted = moves.filter(|&n| catalog::wants_mover(&catalog::mv(s, n)));
+                actions.extend(wanted.map(|n| Action::Mover(m, Doing::Take(n))));
             }
-        }
-        for m in (0..MOVERS).filter(|&m| s.movers[m].mv != 0) {
-            actions.extend([Action::Go(m), Action::GoOn(m), Action::Cut(m)]);
+            if s.movers[m].mv == 0 {
+                continue;
+            }
+            let mut may = |doing| actions.push(Action::Mover(m, doing));
+            may(Doing::Go);
+            may(Doing::GoOn);
+            if s.movers[m].open {
+                may(Doing::Cut);
+            }
             if s.spent.misses < b.misses {
-                actions.push(Action::Miss(m));
+                may(Doing::Miss);
             }
             if s.spent.fails < b.fails {
-                actions.push(Action::Fail(m));
+                may(Doing::Fail);
             }
             if s.spent.unknown < b.unknown {
-                actions.push(Action::LoseAnswer(m));
+                may(Doing::LoseAnswer);
             }
-        }
-        if s.late.is_some() {
-            actions.push(Action::Late);
         }
     }
 
-    fn customers(&self, s: &State, actions: &mut Vec<Action>) {
+    fn customers(&self, s: &State) -> Vec<Customer> {
         let b = &self.rules.within;
-        for w in 0..usize::from(b.writes) {
-            let job = b.job && w + 1 == usize::from(b.writes);
+        let mut all = Vec::new();
+        for w in 0..b.writes {
+            let job = b.job && w + 1 == b.writes;
+            let w = usize::from(w);
             if s.clients.tries[w] < b.tries {
                 if job {
-                    actions.extend(clients::pods_in_use().map(|pod| Action::BeginJob(w, pod)));
+                    all.extend(clients::pods_in_use().map(|pod| Customer::BeginJob(w, pod)));
                 } else {
-                    actions.extend((0..s.catalog.placements).map(|at| Action::Begin(w, at)));
+                    all.extend((0..s.catalog.placements).map(|at| Customer::Begin(w, at)));
                 }
             }
             for pod in clients::pods_in_use() {
                 let ends = [
-                    Action::Commit(w, pod, true),
-                    Action::Commit(w, pod, false),
-                    Action::RollBack(w, pod),
+                    Customer::Commit(w, pod, true),
+                    Customer::Commit(w, pod, false),
+                    Customer::RollBack(w, pod),
                 ];
                 match s.clients.txs[w][usize::from(pod)] {
                     Tx::None => {}
                     Tx::Open(_) if b.slow_commits => {
-                        actions.extend([Action::Log(w, pod), Action::RollBack(w, pod)]);
+                        all.extend([Customer::Log(w, pod), Customer::RollBack(w, pod)]);
                     }
-                    Tx::Open(_) => actions.extend(ends),
-                    Tx::Committing(..) => actions.extend(&ends[..2]),
+                    Tx::Open(_) => all.extend(ends),
+                    Tx::Committing(..) => all.extend(&ends[..2]),
                 }
             }
         }
         if b.reader {
             for pod in clients::pods_in_use().filter(|&pod| s.pod(pod).home.is_some()) {
-                actions.push(Action::Replicate(pod));
+                all.push(Customer::Replicate(pod));
                 if s.pod(pod).cached.is_some() {
-                    actions.push(Action::Expire(pod));
+                    all.push(Customer::Expire(pod));
                 }
             }
-            actions.extend((0..clients::answers(&self.rules.on, s).count()).map(Action::Read));
+            all.extend((0..clients::answers(&self.rules.on, s).count()).map(Customer::Read));
         }
+        all
     }
 
-    fn apply(&self, s: &mut State, action: Action) -> Option<()> {
+    fn by_operator(&self, s: &mut State, operator: Operator) -> Option<()> {
         let g = &self.rules.on;
-        let b = &self.rules.within;
         let number = catalog::latest(s);
-        match action {
-            Action::Move(to) => catalog::begin(g, s, to),
-            Action::Abort => {
+        match operator {
+            Operator::Move(to) => catalog::begin(g, s, to),
+            Operator::Abort => {
                 s.spent.aborts += 1;
                 catalog::abort(s, number)
             }
-            Action::Pause => {
+            Operator::AbortAtPod => mover::abort_at_pod(s, number),
+            Operator::Pause => {
                 s.spent.pauses += 1;
                 catalog::pause(s, number)
             }
-            Action::Resume => catalog::resume(s, number),
-            Action::Finish => catalog::finish(s, number),
-            Action::Order => {
+            Operator::Resume => catalog::resume(s, number),
+            Operator::Finish => catalog::finish(s, number),
+            Operator::Order => {
                 s.spent.orders += 1;
                 catalog::order(g, s)
             }
-            Action::OrderAtPod => catalog::order_at_pod(g, s),
-            Action::AbortAtPod => mover::abort_at_pod(s, number),
-            Action::Take(m, number) => {
-                if s.movers[m].open || (m > 0 && s.movers[m] == s.movers[m - 1]) {
-                    return None;
-                }
+            Operator::OrderAtPod => catalog::order_at_pod(g, s),
+        }
+    }
+
+    fn by_mover(&self, s: &mut State, m: usize, doing: Doing) -> Option<()> {
+        let (r, g) = (&self.rules, &self.rules.on);
+        match doing {
+            // Its connection is cut first.
+            Doing::Take(_) if s.movers[m].open => None,
+            Doing::Take(number) => {
                 mover::take(g, s, m, number, Why::Missed);
                 Some(())
             }
-            Action::Go(m) if self.waits_for_caches(s, m) => None,
-            Action::Go(m) => mover::go(&self.rules, s, m),
-            Action::Cut(m) => mover::cut(s, m),
-            Action::Late => mover::late(g, s),
-            Action::GoOn(m) => mover::go_on(s, m),
-            Action::Miss(m) => {
+            Doing::Go if self.waits_for_caches(s, m) => None,
+            Doing::Go => mover::go(r, s, m),
+            Doing::GoOn => mover::go_on(s, m),
+            Doing::Miss => {
                 s.spent.misses += 1;
-                mover::miss(&self.rules, s, m)
+                mover::miss(r, s, m)
             }
-            Action::Fail(m) => {
+            Doing::Fail => {
                 s.spent.fails += 1;
-                mover::fail(&self.rules, s, m)
+                mover::fail(r, s, m)
             }
-            Action::LoseAnswer(m) => {
+            Doing::Cut => mover::cut(s, m),
+            Doing::LoseAnswer => {
                 s.spent.unknown += 1;
                 mover::lose_answer(s, m)
             }
-            Action::Begin(w, at) => clients::begin(b, s, w, s.catalog.placed[usize::from(at)]),
-            Action::BeginJob(w, pod) => clients::begin_job(b, s, w, pod),
-            Action::Log(w, pod) => clients::log(s, w, pod),
-            Action::Commit(w, pod, told) => {
-                if matches!(s.clients.txs[w][usize::from(pod)], Tx::Open(_)) {
+        }
+    }
+
+    fn by_customer(&self, s: &mut State, customer: Customer) -> Option<()> {
+        let (g, b) = (&self.rules.on, &self.rules.within);
+        match customer {
+            Customer::Begin(w, at) => clients::begin(b, s, w, s.catalog.placed[usize::from(at)]),
+            Customer::BeginJob(w, pod) => clients::begin_job(b, s, w, pod),
+            Customer::Log(w, pod) => clients::log(s, w, pod),
+            Customer::Commit(w, pod, told) => {
+                if !b.slow_commits {
                     clients::log(s, w, pod)?;
                 }
                 clients::commit(s, w, pod, told)
             }
-            Action::RollBack(w, pod) => clients::roll_back(s, w, pod),
-            Action::Primary(pod, survive) => {
-                s.spent.changes += 1;
-                clients::change_primary(s, pod, survive);
+            Customer::RollBack(w, pod) => clients::roll_back(s, w, pod),
+            Customer::Read(at) => {
+                let answer = clients::answers(g, s).nth(at)?;
+                clients::read(s, answer);
                 Some(())
             }
-            Action::Replicate(pod) => {
+            Customer::Replicate(pod) => {
                 clients::replicate(s, pod);
                 Some(())
             }
-            Action::Expire(pod) => {
+            Customer::Expire(pod) => {
                 s.pod_mut(pod).cached = None;
-                Some(())
-            }
-            Action::Read(at) => {
-                let answer = clients::answers(g, s).nth(at)?;
-                clients::read(s, answer);
                 Some(())
             }
         }
@@ -264,9 +292,12 @@ impl Model for Protocol {
     }
 
     fn actions(&self, s: &State, actions: &mut Vec<Action>) {
-        self.operator(s, actions);
+        actions.extend(self.operators(s).into_iter().map(Action::Operator));
         self.movers(s, actions);
-        self.customers(s, actions);
+        if s.late.is_some() {
+            actions.push(Action::Late);
+        }
+        actions.extend(self.customers(s).into_iter().map(Action::Customer));
         if s.spent.changes < self.rules.within.changes {
             for pod in [0, 1] {
                 actions.extend([Action::Primary(pod, false), Action::Primary(pod, true)]);
@@ -276,7 +307,16 @@ impl Model for Protocol {
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut s = *last;
-        self.apply(&mut s, action)?;
+        match action {
+            Action::Operator(operator) => self.by_operator(&mut s, operator)?,
+            Action::Mover(m, doing) => self.by_mover(&mut s, m, doing)?,
+            Action::Late => mover::late(&self.rules.on, &mut s)?,
+            Action::Customer(customer) => self.by_customer(&mut s, customer)?,
+            Action::Primary(pod, survive) => {
+                s.spent.changes += 1;
+                clients::change_primary(&mut s, pod, survive);
+            }
+        }
         if self.rules.within.reader {
             clients::remember(last, &mut s);
         }

@@ -61,7 +61,6 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
     }
     for _ in 0..STEPS_MAX {
         let _ = catalog::order_at_pod(g, &mut s);
-        let number = catalog::latest(&s);
         let sells = pods::runs(&s, catalog::placement(&s), Access::Write);
         if s.movers[0] == Mover::IDLE {
             let Some(next) = unattended(&s, lost.is_none()) else {
@@ -76,13 +75,10 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
                 }
                 continue;
             };
-            match catalog::mv(&s, next).state {
-                MoveState::Paused | MoveState::Failed if next == number => {
-                    if catalog::resume(&mut s, number).is_none() {
-                        return false;
-                    }
-                }
-                _ => mover::take(g, &mut s, 0, next, Why::Missed),
+            if !stopped(&s, next) {
+                mover::take(g, &mut s, 0, next, Why::Missed);
+            } else if catalog::resume(&mut s, next).is_none() {
+                return false;
             }
         } else if lost.is_some() && lost == mover::pod_of(&s, &s.movers[0]) {
             // What is left there waits, and keeps nothing else waiting.
@@ -101,12 +97,15 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
 fn unattended(s: &State, leftovers: bool) -> Option<u8> {
     (1..=catalog::latest(s)).find(|&number| {
         let mv = catalog::mv(s, number);
-        match mv.state {
-            MoveState::Paused | MoveState::Failed => true,
-            MoveState::Aborted => leftovers && mv.leftover,
-            _ => catalog::wants_mover(&mv),
-        }
+        let only_leftovers = mv.state == MoveState::Aborted;
+        stopped(s, number) || catalog::wants_mover(&mv) && (leftovers || !only_leftovers)
     })
+}
+
+/// Whether a move waits for an operator's word to go on.
+fn stopped(s: &State, number: u8) -> bool {
+    let state = catalog::mv(s, number).state;
+    matches!(state, MoveState::Paused | MoveState::Failed)
 }
 
 /// The shop must be able to move again.

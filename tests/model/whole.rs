@@ -162,7 +162,6 @@ fn inv11_a_session_while_movers_take_over_and_copies_are_deleted() {
         "a session, a takeover, retiring",
         Bounds {
             reader: true,
-            owners: 3,
             tries: 1,
             ..Bounds::QUIET
         },
