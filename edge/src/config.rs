@@ -323,6 +323,31 @@ mod tests {
     }
 
     #[test]
+    fn limits_on_parked_requests_agree_with_each_other() {
+        let faults = |park: &str| read(&format!("{GOOD}\n{park}")).err().unwrap_or_default();
+        for (park, fault) in [
+            (
+                "[park]\nwindow = \"5s\"",
+                "park.window: not longer than park.fence_bound",
+            ),
+            (
+                "[park]\nwindow = \"30s\"\nfence_max = \"1m\"",
+                "park.window: not shorter",
+            ),
+            ("[timeouts]\nanswer = \"9s\"", "park.window: not shorter"),
+            ("[park]\nfence_max = \"9s\"", "park.fence_max: shorter"),
+            ("[park]\nshop_max = 5001", "park.shop_max: more"),
+            ("[park]\nall_max = 10000", "park.all_max: as many"),
+        ] {
+            let named = faults(park);
+            assert!(named.contains(fault), "{park}: {named}");
+        }
+        assert_eq!(faults("[park]\nwindow = \"6s\""), "");
+        let small = read(&format!("{GOOD}\n[limits]\nconnections_max = 100")).unwrap();
+        assert_eq!((small.park.all_max, small.park.shop_max), (50, 50));
+    }
+
+    #[test]
     fn all_faults_are_named_at_once() {
         let bad = GOOD
             .replace("127.0.0.1:8081", "here")

@@ -148,11 +148,17 @@ impl Head {
             };
         }
         self.bytes += read.len();
-        if read.len() > Self::SMALL {
-            let end = read.windows(4).position(|w| w == b"\r\n\r\n");
-            let read = &read[..end.unwrap_or(read.len())];
-            self.lines += read.iter().filter(|b| **b == b'\n').count();
+        if read.len() <= Self::SMALL {
+            return;
         }
+        let lines = |part: &[u8]| part.iter().filter(|b| **b == b'\n').count();
+        let mut count = lines(read);
+        if count > PINGORA_FIELDS {
+            // Perhaps not all of them are the header's.
+            let end = read.windows(4).position(|w| w == b"\r\n\r\n");
+            count = lines(&read[..end.unwrap_or(read.len())]);
+        }
+        self.lines += count;
     }
 
     const fn is_too_large(&self) -> bool {

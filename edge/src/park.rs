@@ -197,8 +197,9 @@ impl Parking {
             parked = period.parked,
             refused_again = period.refused,
             longest_ms = ms(period.longest),
-            "shop {shop} takes requests again: {} were parked",
-            period.parked
+            "requests of shop {shop} were parked: {}, {} ms at most",
+            period.parked,
+            ms(period.longest)
         );
     }
 }
@@ -264,8 +265,8 @@ impl Drop for Place {
         let waited = self.since.elapsed();
         let (shop, number) = (self.shop, self.number);
         self.parking.change(|lot, now| match self.end {
-            End::Sent { open } => lot.passed(shop, number, open, waited, now),
-            End::Refused | End::Left => lot.leave(shop, number, waited, now),
+            End::Sent { open } => lot.passed(shop, number, open, now),
+            End::Refused | End::Left => lot.leave(shop, number, now),
         });
         let metrics = &self.parking.metrics;
         let histogram = match self.end {

@@ -68,38 +68,29 @@ impl App {
     /// Reads the route table from disk and binds all addresses.
     pub fn build(config: Config, telemetry: Telemetry) -> anyhow::Result<Self> {
         let (patience, drain, peers) = (config.patience(), config.drain(), config.peers());
-        let Config {
-            listen,
-            admin,
-            domains,
-            keys,
-            catalog,
-            trusted_proxies,
-            shop_cookie_age,
-            threads,
-            access_log,
-            limits,
-            timeouts,
-            park,
-            telemetry: settings,
-        } = config;
-        let requests = threads_for("requests", threads)?;
+        let (limits, timeouts, park) = (config.limits, config.timeouts, config.park);
+        let requests = threads_for("requests", config.threads)?;
         let control = threads_for("control", 1)?;
-        let listeners = listen
+        let listeners = config
+            .listen
             .into_iter()
             .map(|a| bind(&requests, a))
             .collect::<Result<_, _>>()?;
-        let admin_listener = bind(&control, admin)?;
-        let routes = Arc::new(Routes::new(Pods::new(peers), keys, catalog.max_stale));
-        let (keeper, follower) = start_table(&routes, catalog)?;
-        let access_log = start_log(access_log, &settings)?;
+        let admin_listener = bind(&control, config.admin)?;
+        let routes = Arc::new(Routes::new(
+            Pods::new(peers),
+            config.keys,
+            config.catalog.max_stale,
+        ));
+        let (keeper, follower) = start_table(&routes, config.catalog)?;
+        let access_log = start_log(config.access_log, &config.telemetry)?;
         let metrics = Arc::new(Metrics::new());
         let (reports, reported) = report::channel();
         let (parking, reporter) = (Parking::new(park, reports), follower.reporter(reported));
         let (stop, stopped) = watch::channel(false);
         let edge = Edge {
             routes: Arc::clone(&routes),
-            domains,
+            domains: config.domains,
             shops: ShopsInFlight::new(limits.shop_in_flight_max),
             parking: Arc::clone(&parking),
             stop: stopped.clone(),
@@ -107,16 +98,16 @@ impl App {
             access_log: access_log.clone(),
             header_bytes_max: limits.header_bytes_max,
             header_fields_max: limits.header_fields_max,
-            shop_cookie_age,
+            shop_cookie_age: config.shop_cookie_age,
             client_timeout: timeouts.client,
             refresh_max: timeouts.refresh,
             drain,
             traces: telemetry.traces(),
         };
         let acceptor = Arc::new(Acceptor {
-            proxy: proxy(edge, threads, limits.pod_idle_connections_max, &park),
+            proxy: proxy(edge, config.threads, limits.pod_idle_connections_max, &park),
             patience,
-            trusted: trusted_proxies,
+            trusted: config.trusted_proxies,
             metrics,
             access_log: access_log.clone(),
             room: Arc::new(Semaphore::new(limits.connections_max as usize)),

@@ -1,7 +1,7 @@
 //! The parked requests of all shops, and what they share: room, and the slots of the pods. Pure, like the queues.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use shared::{Epoch, PodId, ShopId};
 
@@ -78,11 +78,11 @@ impl Lot {
         now: Instant,
     ) -> Result<Number, Why> {
         self.close(refused, now)?;
-        self.make_room(refused.shop, guest)?;
+        self.make_room(refused.shop, guest, now)?;
         let number = self.next;
         self.next += 1;
         let queue = self.queue(refused, now);
-        queue.sit(number, guest, waker);
+        queue.sit(number, guest, waker, now);
         self.seats += 1;
         self.bytes += guest.bytes;
         self.run(refused.shop, now);
@@ -122,7 +122,7 @@ impl Lot {
     }
 
     /// Sees to it that there is room. Where there is none in all, a shop with more than its share gives way.
-    fn make_room(&mut self, shop: ShopId, guest: Guest) -> Result<(), Why> {
+    fn make_room(&mut self, shop: ShopId, guest: Guest, now: Instant) -> Result<(), Why> {
         let mine = self.queues.get(&shop).map_or(0, Queue::seats);
         if mine >= self.settings.shop_max {
             return Err(Why::Shop);
@@ -136,7 +136,7 @@ impl Lot {
         };
         let largest = self.queues.values_mut().max_by_key(|queue| queue.waiting());
         let largest = largest.filter(|queue| queue.waiting() > mine + 1);
-        let left = largest.map_or(Left::default(), |queue| queue.evict_newest(why));
+        let left = largest.map_or(Left::default(), |queue| queue.evict_newest(why, now));
         self.settle(left);
         let room = self.seats < self.settings.all_max
             && self.bytes + guest.bytes <= self.settings.bytes_max;
@@ -153,30 +153,21 @@ impl Lot {
 
     /// A pod answered a request that was sent from its seat, and did not refuse it; `open` where its answer shows that it
     /// takes the shop's requests.
-    pub(crate) fn passed(
-        &mut self,
-        shop: ShopId,
-        number: Number,
-        open: bool,
-        waited: Duration,
-        now: Instant,
-    ) {
+    pub(crate) fn passed(&mut self, shop: ShopId, number: Number, open: bool, now: Instant) {
         let Some(queue) = self.queues.get_mut(&shop) else {
             return;
         };
-        queue.waited(waited);
         let left = queue.passed(number, open, &self.settings, now);
         self.settle(left);
         self.run(shop, now);
     }
 
     /// A request gives its seat up, wherever it is.
-    pub(crate) fn leave(&mut self, shop: ShopId, number: Number, waited: Duration, now: Instant) {
+    pub(crate) fn leave(&mut self, shop: ShopId, number: Number, now: Instant) {
         let Some(queue) = self.queues.get_mut(&shop) else {
             return;
         };
-        queue.waited(waited);
-        let left = queue.leave(number);
+        let left = queue.leave(number, now);
         self.settle(left);
         self.run(shop, now);
     }

@@ -153,15 +153,12 @@ impl Queue {
         settings: &Settings,
         now: Instant,
     ) -> Result<Arrival, Why> {
-        let known = now < self.touched + settings.known();
-        self.touched = now;
+        // Readers keep nothing known that nobody asks for.
+        if write {
+            self.touched = now;
+        }
         match &mut self.gate {
             Gate::Open => Ok(Arrival::Go),
-            // Where nobody waits nobody asks, and it may be over since long.
-            Gate::Closed { .. } if self.seats.len() == 0 && !known => {
-                self.open(now);
-                Ok(Arrival::Go)
-            }
             Gate::Closed { .. } if write => Ok(Arrival::Wait),
             // A fenced shop can be read, mostly.
             Gate::Closed { .. } => Ok(Arrival::Go),
@@ -175,11 +172,11 @@ impl Queue {
     }
 
     /// A request takes a seat.
-    pub(crate) fn sit(&mut self, number: Number, guest: Guest, waker: Waker) {
+    pub(crate) fn sit(&mut self, number: Number, guest: Guest, waker: Waker, now: Instant) {
         if let Some(period) = &mut self.period {
             period.parked += 1;
         }
-        self.seats.sit(number, guest, waker);
+        self.seats.sit(number, guest, waker, now);
     }
 
     /// A request that was sent and refused goes back to its seat; returns the pod whose slot it held. `Err` if the seat
@@ -213,12 +210,12 @@ impl Queue {
                 *next_probe = (*next_probe).min(now + settings.probe_first());
             }
         }
-        self.seats.leave(number)
+        self.seats.leave(number, now)
     }
 
     /// A request gives its seat up.
-    pub(crate) fn leave(&mut self, number: Number) -> Left {
-        self.seats.leave(number)
+    pub(crate) fn leave(&mut self, number: Number, now: Instant) -> Left {
+        self.seats.leave(number, now)
     }
 
     /// Another request of the shop was answered, or sent elsewhere: it has a route, or an owner, that takes requests.
@@ -301,15 +298,15 @@ impl Queue {
             let next_probe = now + settings.probe_every;
             self.gate = Gate::Shut { next_probe };
             while self.seats.waiting() > 0 {
-                left.push(self.seats.evict_newest(Why::Fence));
+                left.push(self.seats.evict_newest(Why::Fence, now));
             }
         }
         (freed, left)
     }
 
     /// Refuses the newest that waits.
-    pub(crate) fn evict_newest(&mut self, why: Why) -> Left {
-        self.seats.evict_newest(why)
+    pub(crate) fn evict_newest(&mut self, why: Why, now: Instant) -> Left {
+        self.seats.evict_newest(why, now)
     }
 
     /// When time alone will change something.
@@ -354,19 +351,13 @@ impl Queue {
         }
         let period = Period {
             epoch: self.place.epoch,
+            longest: self.seats.take_longest(),
             ..self.period.take()?
         };
         if period.reason == Reason::Unready {
             self.unready_ended = Some(now);
         }
         Some(period)
-    }
-
-    /// Notes how long a request of this period has waited.
-    pub(crate) fn waited(&mut self, time: Duration) {
-        if let Some(period) = &mut self.period {
-            period.longest = period.longest.max(time);
-        }
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -86,6 +86,8 @@ enum Role {
 struct Seat {
     guest: Guest,
     at: At,
+    /// When it was taken.
+    taken: Instant,
 }
 
 /// What a seat leaves behind.
@@ -107,6 +109,8 @@ pub(crate) struct Seats {
     ready: [BTreeSet<Number>; ASK + 1],
     /// Those that were sent.
     out: BTreeSet<Number>,
+    /// The longest that one waited until it was sent, or given up.
+    longest: Duration,
 }
 
 impl Seats {
@@ -122,11 +126,20 @@ impl Seats {
         !self.ready[0].is_empty()
     }
 
+    /// The longest that one waited since this was asked last.
+    pub(crate) fn take_longest(&mut self) -> Duration {
+        std::mem::take(&mut self.longest)
+    }
+
     /// Takes a seat.
-    pub(crate) fn sit(&mut self, number: Number, guest: Guest, waker: Waker) {
+    pub(crate) fn sit(&mut self, number: Number, guest: Guest, waker: Waker, now: Instant) {
         self.ready[guest.class()].insert(number);
-        let at = At::Waiting(waker);
-        self.all.insert(number, Seat { guest, at });
+        let seat = Seat {
+            guest,
+            at: At::Waiting(waker),
+            taken: now,
+        };
+        self.all.insert(number, seat);
     }
 
     /// Goes back to its seat after it was sent; `Err` if that was taken away.
@@ -151,12 +164,20 @@ impl Seats {
     }
 
     /// Gives a seat up.
-    pub(crate) fn leave(&mut self, number: Number) -> Left {
+    pub(crate) fn leave(&mut self, number: Number, now: Instant) -> Left {
         let pod = self.come_in(number);
         for ready in &mut self.ready {
             ready.remove(&number);
         }
         let seat = self.all.remove(&number);
+        if let Some(Seat {
+            at: At::Waiting(_),
+            taken,
+            ..
+        }) = &seat
+        {
+            self.longest = self.longest.max(now - *taken);
+        }
         Left {
             pod,
             bytes: seat.as_ref().map_or(0, |seat| seat.guest.bytes),
@@ -238,6 +259,7 @@ impl Seats {
         let Some(seat) = self.all.get_mut(&number) else {
             return false;
         };
+        self.longest = self.longest.max(now - seat.taken);
         let out = At::Out { since: now, role };
         if let At::Waiting(waker) = std::mem::replace(&mut seat.at, out) {
             // Whoever has left gives the seat up a moment later.
@@ -269,7 +291,7 @@ impl Seats {
     }
 
     /// Refuses the newest that waits.
-    pub(crate) fn evict_newest(&mut self, why: Why) -> Left {
+    pub(crate) fn evict_newest(&mut self, why: Why, now: Instant) -> Left {
         let newest = self.ready.iter().filter_map(BTreeSet::last).max().copied();
         let Some(number) = newest else {
             return Left::default();
@@ -280,6 +302,7 @@ impl Seats {
         let Some(seat) = self.all.remove(&number) else {
             return Left::default();
         };
+        self.longest = self.longest.max(now - seat.taken);
         if let At::Waiting(waker) = seat.at {
             let _ = waker.send(Turn::Refused(why));
         }

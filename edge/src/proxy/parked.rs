@@ -79,6 +79,7 @@ impl Edge {
             context.pod_permit = None;
             context.process = None;
             context.tried.clear();
+            context.reply = None;
             if usize::from(context.forwards) >= self.parking.settings.tries_max() {
                 return Err(refused(context, self.give_up(Why::Tries)));
             }

@@ -1,5 +1,7 @@
 //! The lot by a clock of the test's own: who goes when, who is refused, and that nothing is left over.
 
+use std::time::Duration;
+
 use tokio::sync::oneshot::{Receiver, channel};
 
 use super::*;
@@ -102,14 +104,11 @@ impl Scene {
     }
 
     fn pass(&mut self, client: &Client) {
-        let waited = Duration::from_millis(5);
-        self.lot
-            .passed(client.shop, client.number, true, waited, self.now);
+        self.lot.passed(client.shop, client.number, true, self.now);
     }
 
     fn leave(&mut self, client: &Client) {
-        let waited = Duration::from_millis(5);
-        self.lot.leave(client.shop, client.number, waited, self.now);
+        self.lot.leave(client.shop, client.number, self.now);
     }
 
     fn after(&mut self, ms: u64) -> Option<Instant> {
@@ -198,7 +197,7 @@ fn an_answer_opens_the_gate_and_the_others_follow_a_few_at_a_time() {
     let ended = scene.lot.take_ended();
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].1.parked, 20);
-    assert_eq!(ended[0].1.longest, Duration::from_millis(5));
+    assert_eq!(ended[0].1.longest, Duration::from_millis(1010));
     scene.is_empty();
 }
 
@@ -338,204 +337,5 @@ fn a_new_row_or_a_mark_opens_the_gate_and_an_old_one_does_not() {
     scene.is_empty();
 }
 
-#[test]
-fn a_shop_that_is_full_leaves_room_for_others() {
-    let mut scene = Scene::new(Settings {
-        shop_max: 3,
-        ..SETTINGS
-    });
-    let clients = scene.parks(1, 3);
-    let full = scene.try_park(1, Reason::Fenced, guest());
-    assert_eq!(full.err(), Some(Why::Shop));
-    let other = scene.park(2);
-    scene.leave(&clients[0]);
-    let again = scene.park(1);
-    for client in clients.iter().chain([&other, &again]) {
-        scene.leave(client);
-    }
-    scene.is_empty();
-}
-
-#[test]
-fn where_all_is_full_the_shop_with_the_most_gives_way() {
-    let small = Settings {
-        all_max: 6,
-        ..SETTINGS
-    };
-    let little = Settings {
-        bytes_max: 60,
-        ..SETTINGS
-    };
-    for (settings, why) in [(small, Why::All), (little, Why::Bytes)] {
-        let mut scene = Scene::new(settings);
-        let mut large = scene.parks(1, 6);
-        let own = scene.try_park(1, Reason::Fenced, guest());
-        assert_eq!(own.err(), Some(why));
-        let mut other = scene.parks(2, 3);
-        let newest = large.iter_mut().skip(3).map(Client::heard);
-        assert!(newest.into_iter().all(|h| h == Some(Turn::Refused(why))));
-        assert!(large[..3].iter_mut().all(|c| c.heard().is_none()));
-        let equal = scene.try_park(2, Reason::Fenced, guest());
-        assert_eq!(
-            equal.err(),
-            Some(why),
-            "its share is as large as the other's"
-        );
-        assert!(other.iter_mut().all(|c| c.heard().is_none()));
-        for client in large.iter().chain(&other) {
-            scene.leave(client);
-        }
-        scene.is_empty();
-    }
-}
-
-#[test]
-fn who_lost_the_seat_while_it_was_out_is_refused() {
-    let mut scene = Scene::new(SETTINGS);
-    let mut client = scene.park(1);
-    scene.leave(&client);
-    assert_eq!(scene.back(&mut client).err(), Some(Why::All));
-    scene.is_empty();
-}
-
-#[test]
-fn a_shop_that_is_fenced_for_too_long_is_not_waited_for_until_one_saw_it_open() {
-    let mut scene = Scene::new(SETTINGS);
-    let mut asking = scene.park(1);
-    let mut waiting = scene.park(1);
-    scene.after(10);
-    assert!(asking.goes());
-    scene.after(19_995);
-    assert_eq!(waiting.heard(), Some(Turn::Refused(Why::Fence)));
-    assert_eq!(scene.back(&mut asking), Err(Why::Fence));
-    let none = scene.try_park(1, Reason::Fenced, guest());
-    assert_eq!(none.err(), Some(Why::Fence));
-    scene.leave(&asking);
-    scene.leave(&waiting);
-    assert_eq!(scene.lot.seats(), 0);
-    // One in a while asks; the others are refused at once, and reads may be served.
-    scene.after(100);
-    assert_eq!(
-        scene.lot.arrive(shop(1), true, scene.now),
-        Ok(Arrival::Scout)
-    );
-    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Err(Why::Fence));
-    assert_eq!(scene.lot.arrive(shop(1), false, scene.now), Ok(Arrival::Go));
-    scene.after(60_000);
-    assert_eq!(
-        scene.lot.arrive(shop(1), true, scene.now),
-        Ok(Arrival::Scout)
-    );
-    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Err(Why::Fence));
-    scene.lot.scouted(shop(1), scene.now);
-    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
-    let again = scene.park(1);
-    scene.leave(&again);
-    scene.is_empty();
-}
-
-#[test]
-fn a_pod_that_loses_its_primary_again_soon_is_not_waited_for_and_a_fence_is() {
-    let mut scene = Scene::new(SETTINGS);
-    let mut client = scene.try_park(1, Reason::Unready, guest()).unwrap();
-    scene.after(10);
-    assert!(client.goes());
-    scene.pass(&client);
-    scene.after(59_000);
-    let soon = scene.try_park(1, Reason::Unready, guest());
-    assert_eq!(soon.err(), Some(Why::Gap));
-    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
-    let mut fenced = scene.park(1);
-    scene.after(10);
-    assert!(fenced.goes());
-    scene.pass(&fenced);
-    scene.after(1_000);
-    let later = scene.try_park(1, Reason::Unready, guest()).unwrap();
-    scene.leave(&later);
-    scene.is_empty();
-}
-
-#[test]
-fn a_drain_that_meets_no_primary_again_goes_on_waiting() {
-    let mut scene = Scene::new(SETTINGS);
-    let mut clients: Vec<_> = (0..8)
-        .map(|_| scene.try_park(1, Reason::Unready, guest()).unwrap())
-        .collect();
-    scene.after(10);
-    assert!(clients[0].goes());
-    scene.pass(&clients[0]);
-    assert!(clients[1].goes());
-    let refused = scene.refused(1, Reason::Unready);
-    let (waker, _turn) = channel();
-    let number = clients[1].number;
-    let back = scene.lot.back(refused, number, waker, scene.now);
-    assert_eq!(back, Ok(()), "the period is not over");
-    for client in &clients {
-        scene.leave(client);
-    }
-    scene.is_empty();
-}
-
-#[test]
-fn what_is_known_of_a_fence_that_nobody_waits_for_is_forgotten() {
-    let mut scene = Scene::new(SETTINGS);
-    let client = scene.park(1);
-    scene.leave(&client);
-    scene.after(900);
-    assert_eq!(
-        scene.lot.arrive(shop(1), true, scene.now),
-        Ok(Arrival::Wait)
-    );
-    scene.after(1_100);
-    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
-    assert_eq!(scene.lot.shops(), 0);
-}
-
-#[test]
-fn the_shops_of_a_pod_share_its_slots_in_turn() {
-    let mut scene = Scene::new(SETTINGS);
-    let mut shops: Vec<Vec<Client>> = (1..=3).map(|id| scene.parks(id, 10)).collect();
-    for id in 1..=3 {
-        scene.lot.routed(shop(id), Some(at(2, 2)), scene.now);
-    }
-    let mut done = [0; 3];
-    for _ in 0..1000 {
-        let mut going = Vec::new();
-        for (index, clients) in shops.iter_mut().enumerate() {
-            let told = clients.iter_mut().enumerate();
-            going.extend(told.filter_map(|(i, c)| c.goes().then_some((index, i))));
-        }
-        if going.is_empty() {
-            break;
-        }
-        assert!(going.len() <= 6, "{going:?}");
-        for (index, i) in going {
-            scene.pass(&shops[index][i]);
-            done[index] += 1;
-        }
-        let (most, least) = (done.iter().max().unwrap(), done.iter().min().unwrap());
-        assert!(most - least <= 4 || *least == 10, "{done:?}");
-    }
-    assert_eq!(done, [10, 10, 10]);
-    scene.is_empty();
-}
-
-#[test]
-fn an_answer_that_says_nothing_of_the_home_opens_nothing() {
-    let mut scene = Scene::new(SETTINGS);
-    let mut clients = scene.parks(1, 6);
-    for next in 0..5 {
-        scene.after(if next == 0 { 10 } else { 9 });
-        assert!(!clients[next + 1].goes());
-        assert!(clients[next].goes() || next > 0);
-        let (shop, number) = (clients[next].shop, clients[next].number);
-        scene
-            .lot
-            .passed(shop, number, false, Duration::ZERO, scene.now);
-        scene.after(1);
-        scene.after(9);
-        assert!(clients[next + 1].goes(), "{next}: the next one asks soon");
-    }
-    scene.pass(&clients[5]);
-    scene.is_empty();
-}
+// Limits, and what is left over.
+mod limits;

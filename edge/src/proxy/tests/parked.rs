@@ -57,9 +57,15 @@ async fn a_fenced_shop_is_waited_for_and_one_request_asks_for_all() {
 async fn a_new_route_wakes_at_once_whom_a_probe_would_not() {
     let from = FakePod::start([fenced()]).await;
     let to = FakePod::start([Deed::Answer("there")]).await;
-    let mut rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]);
+    let rarely = Settings {
+        probe_every: Duration::from_secs(2),
+        ..settings()
+    };
+    let mut rig = Rig::parking(&[(1, &[from.address]), (2, &[to.address])], rarely);
     let cut = async {
         parked(&rig, 2).await;
+        // Now a probe is due after another half of a second.
+        nap(800).await;
         rig.places(2, 2);
         Instant::now()
     };
@@ -69,7 +75,7 @@ async fn a_new_route_wakes_at_once_whom_a_probe_would_not() {
         one.ends_with("there") && two.ends_with("there"),
         "{one}{two}"
     );
-    assert!(took < Duration::from_millis(60), "{took:?}");
+    assert!(took < Duration::from_millis(300), "{took:?}");
     assert!(to.seen().iter().all(|seen| rig.is_signed(seen, 2, 2)));
     parked(&rig, 0).await;
     let report = rig.reported.recv().await.unwrap();
@@ -77,7 +83,7 @@ async fn a_new_route_wakes_at_once_whom_a_probe_would_not() {
         (report.shop.get(), report.epoch.get(), report.parked),
         (1, 2, 2)
     );
-    assert!(report.longest_ms < 1_000);
+    assert!((800..1_500).contains(&report.longest_ms));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,8 +267,9 @@ async fn a_pod_that_dies_while_its_requests_are_parked_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn marks_lead_to_a_shop_that_moved_twice_without_the_catalog() {
-    let one = FakePod::start([Deed::Fence("moved; pod=2; epoch=2".into())]).await;
-    let two = FakePod::start([Deed::Fence("moved; pod=3; epoch=3".into())]).await;
+    let moved = |pod: u64, epoch: u64| Deed::Fence(format!("moved; pod={pod}; epoch={epoch}"));
+    let one = FakePod::start([moved(2, 2), Deed::Answer("there")]).await;
+    let two = FakePod::start([moved(3, 3)]).await;
     let three = FakePod::start([fenced()]).await;
     let pods: [(u64, &[SocketAddr]); 3] = [
         (1, &[one.address]),
@@ -270,16 +277,17 @@ async fn marks_lead_to_a_shop_that_moved_twice_without_the_catalog() {
         (3, &[three.address]),
     ];
     let rig = Rig::start(&pods);
-    let open = async {
+    let on = async {
         parked(&rig, 1).await;
         nap(300).await;
-        three.does(Deed::Answer("there"));
+        // And a third time: what a park cost does not count among the four.
+        three.does(moved(1, 4));
     };
-    let (answer, ()) = tokio::join!(rig.post(60_000), open);
+    let (answer, ()) = tokio::join!(rig.post(60_000), on);
     assert!(answer.ends_with("there"), "{answer}");
-    assert!(rig.is_signed(three.seen().last().unwrap(), 3, 3));
-    assert_eq!((one.seen().len(), two.seen().len()), (1, 1));
-    assert!(three.seen().len() > 4, "what a park cost does not count");
+    assert!(rig.is_signed(one.seen().last().unwrap(), 1, 4));
+    assert_eq!((one.seen().len(), two.seen().len()), (2, 1));
+    assert!(three.seen().len() > 4);
 }
 
 /// The first one that asks is told where the shop is; the others go there at once.
@@ -313,12 +321,12 @@ async fn a_drain_is_paced() {
         // It takes the first and is silent to the others: four hold the slots until they are late.
         let asked = pod.seen().len();
         pod.script([Deed::Answer("done"), Deed::Silence]);
-        nap(300).await;
+        nap(200).await;
         (asked, pod.seen().len())
     };
     let ten = futures::future::join_all((0..10).map(|_| rig.post(10)));
     let (answers, (before, after)) = tokio::join!(ten, open);
-    assert!((2..=5).contains(&(after - before)), "{before} {after}");
+    assert!((1..=6).contains(&(after - before)), "{before} {after}");
     let late = answers
         .iter()
         .filter(|answer| status(answer) == "504")

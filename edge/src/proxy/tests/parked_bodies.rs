@@ -115,7 +115,7 @@ async fn a_body_arrives_whole_however_it_is_sent() {
 /// A pod that refuses a large upload at its header: the rest waits, unread.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_body_that_was_not_sent_yet_is_sent_later() {
-    let pod = FakePod::start([Deed::FenceEarly, fenced()]).await;
+    let pod = FakePod::start([Deed::FenceEarly]).await;
     let rig = Rig::start(&[(1, &[pod.address])]);
     let body = pattern(1_000_000);
     let fields = "content-length: 1000000\r\nconnection: close\r\n";
@@ -217,10 +217,14 @@ async fn a_request_that_came_early_is_answered_after_the_parked_one() {
 async fn who_waits_to_be_told_to_send_is_told_when_a_pod_wants_it() {
     let pod = FakePod::start([fenced()]).await;
     let rig = Rig::start(&[(1, &[pod.address])]);
-    let _holder = closed(&rig).await;
+    let holder = closed(&rig).await;
     let fields = "content-length: 10\r\nexpect: 100-continue\r\nconnection: close\r\n";
     let mut client = Client::to(&rig, head("POST", fields).as_bytes()).await;
     parked(&rig, 2).await;
+    // With nobody else it asks for itself, without its body.
+    pod.does(Deed::FenceEarly);
+    drop(holder);
+    parked(&rig, 1).await;
     let early = tokio::time::timeout(Duration::from_millis(200), client.until("\r\n\r\n"));
     early.await.unwrap_err();
     pod.does(Deed::Continue("done"));
