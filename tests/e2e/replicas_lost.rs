@@ -28,8 +28,9 @@ const WITHOUT_REPLICAS: Duration = Duration::from_secs(12);
 /// control server, settlers.
 const SESSIONS_MAX: i64 = 2 * (16 + 16) + 40;
 
-/// Commits that hang: one in each place that a shop may have of both processes' pools of writers, which is half of them.
-const HANGING_MAX: i64 = 2 * 8;
+/// Commits that hang: one in each place that a shop may have of both processes' pools of writers, which is half of them, and
+/// those of each process's own jobs and lease.
+const HANGING_MAX: i64 = 2 * (8 + 4);
 
 /// Under a load whose commits all hang, the primary's sessions stay bounded and strong reads are answered; with the
 /// replicas back the shop sells, and nothing acknowledged is missing or doubled.
