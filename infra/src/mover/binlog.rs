@@ -95,9 +95,3 @@ impl Reader {
         self.transactions.take(&event, out)
     }
 }
-
-/// What a server has executed of a set: where to begin after its predecessor was lost.
-pub(crate) async fn common(end: &End, set: &GtidSet) -> Result<GtidSet, MoveError> {
-    let (_, sets) = Stream::connect(end).await?;
-    Ok(sets.executed.intersection(set))
-}

@@ -42,8 +42,6 @@ pub(crate) struct Batch {
     pub(crate) needs: GtidSet,
     /// Once this batch is applied, everything of these transactions is: the place to resume from.
     pub(crate) upto: GtidSet,
-    /// The same before this batch.
-    was: GtidSet,
 }
 
 /// Collects changed keys until it is dropped. One at a time takes from it.
@@ -80,6 +78,7 @@ impl Feed {
             shop: job.shop,
             tables: Arc::clone(tables),
             mark: job.id.to_string(),
+            past_marked: false,
             goes_on: false,
         };
         let bytes_max = job.limits.keys_bytes_max.get();
@@ -119,11 +118,6 @@ impl Feed {
         Ok(batch)
     }
 
-    /// Puts the keys of a batch back that were not applied.
-    pub(crate) fn put_back(&mut self, batch: Batch) -> Result<(), MoveError> {
-        self.state.lock().put_back(batch)
-    }
-
     /// Adds keys that must be made equal though nothing changed at the source. They are handed out before anything that
     /// is read from now on counts as handed out.
     pub(crate) fn add_keys(
@@ -142,11 +136,6 @@ impl Feed {
         self.state.lock().pending()
     }
 
-    /// All transactions that were read to their end.
-    pub(crate) fn seen(&self) -> GtidSet {
-        self.follow.seen()
-    }
-
     /// Waits until all of a set has been read.
     pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
         self.follow.wait_for(set, limit).await
@@ -159,7 +148,6 @@ impl State {
     }
 
     fn take(&mut self, max: usize) -> Result<Batch, MoveError> {
-        let was = self.handed.clone();
         if self.current.is_empty() {
             std::mem::swap(&mut self.current, &mut self.fresh);
             self.current_seen.clone_from(&self.seen);
@@ -173,16 +161,7 @@ impl State {
             keys: keys.map(|(table, key)| Changed { table, key }).collect(),
             needs: self.current_seen.clone(),
             upto: self.handed.clone(),
-            was,
         })
-    }
-
-    fn put_back(&mut self, batch: Batch) -> Result<(), MoveError> {
-        for Changed { table, key } in batch.keys {
-            self.current.insert(table, key)?;
-        }
-        self.handed = batch.was;
-        Ok(())
     }
 }
 
@@ -301,6 +280,17 @@ mod tests {
         assert_eq!(world.take(10), (0, upto(2), upto(2)));
     }
 
+    /// A key that is added holds the place to resume from, though it is of no transaction.
+    #[test]
+    fn what_is_added_is_handed_out_first() {
+        let mut world = world();
+        world.transaction(1, 0..2);
+        world.state.lock().current.insert(0, key(9)).unwrap();
+        world.transaction(2, 2..3);
+        assert_eq!(world.take(10), (1, upto(0), upto(0)));
+        assert_eq!(world.take(10), (3, upto(2), upto(2)));
+    }
+
     /// Also while more comes than is taken, and through files.
     #[test]
     fn everything_up_to_a_set_was_handed_out() {
@@ -310,18 +300,5 @@ mod tests {
         world.transaction(2, 100..110);
         assert_eq!(world.take(60), (40, upto(1), upto(1)));
         assert_eq!(world.take(60), (10, upto(2), upto(2)));
-    }
-
-    #[test]
-    fn what_is_put_back_holds_the_place_to_resume_from() {
-        let mut world = world();
-        world.transaction(1, 0..3);
-        let batch = world.state.lock().take(10).unwrap();
-        assert_eq!(batch.upto, upto(1));
-        world.transaction(2, 3..4);
-        world.state.lock().put_back(batch).unwrap();
-        assert_eq!(world.take(2), (2, upto(1), upto(0)));
-        assert_eq!(world.take(2), (1, upto(1), upto(1)));
-        assert_eq!(world.take(2), (1, upto(2), upto(2)));
     }
 }

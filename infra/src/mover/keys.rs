@@ -217,7 +217,8 @@ mod tests {
             other.insert(0, key(n + 50)).unwrap();
         }
         one.append(&mut other).unwrap();
-        assert!(other.is_empty() && other.len() == 0);
+        assert!(other.is_empty());
+        assert_eq!((other.bytes, other.spilled), (0, 0));
         let expected: HashSet<_> = (0..150).map(|n| (0, key(n))).collect();
         assert_eq!(all(&mut one, 7), expected);
         one.insert(0, key(1)).unwrap();

@@ -26,15 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Tail {
     follow: Follow,
-    strays: Arc<Mutex<Strays>>,
-}
-
-/// What was found.
-#[derive(Debug, Default)]
-struct Strays {
-    kept: Vec<Stray>,
-    /// Those that were not kept, too.
-    count: u64,
+    strays: Arc<Mutex<Vec<Stray>>>,
 }
 
 /// What a foreign change means.
@@ -76,6 +68,7 @@ impl Tail {
             shop: job.shop,
             tables: Arc::clone(tables),
             mark: job.id.to_string(),
+            past_marked: true,
             goes_on: foreign == Foreign::IsTold,
         };
         let strays = Arc::default();
@@ -108,11 +101,6 @@ impl Tail {
         }
     }
 
-    /// All transactions that were read to their end.
-    pub(crate) fn seen(&self) -> GtidSet {
-        self.follow.seen()
-    }
-
     /// Waits until all of a set has been read: nothing foreign was in it, or it is told.
     pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
         self.follow.wait_for(set, limit).await
@@ -121,12 +109,7 @@ impl Tail {
     /// The foreign changes so far, the first ones of many.
     pub(crate) fn strays(&self) -> Result<Vec<Stray>, MoveError> {
         self.check()?;
-        Ok(self.strays.lock().kept.clone())
-    }
-
-    /// How many there were.
-    pub(crate) fn stray_count(&self) -> u64 {
-        self.strays.lock().count
+        Ok(self.strays.lock().clone())
     }
 }
 
@@ -139,7 +122,7 @@ struct Guard {
     touched: Option<usize>,
     odd: Option<String>,
     marked: bool,
-    strays: Arc<Mutex<Strays>>,
+    strays: Arc<Mutex<Vec<Stray>>>,
 }
 
 impl Guard {
@@ -149,9 +132,8 @@ impl Guard {
 
     fn stray(&self, table: String, gtid: &Gtid, at_ms: u64) {
         let mut strays = self.strays.lock();
-        strays.count += 1;
-        if strays.kept.len() < STRAYS_KEPT {
-            strays.kept.push(Stray {
+        if strays.len() < STRAYS_KEPT {
+            strays.push(Stray {
                 table,
                 gtid: gtid.to_string(),
                 at_ms,
@@ -253,7 +235,7 @@ mod tests {
             guard.end(&gtid(2), 0).unwrap();
             // Nothing of the shop.
             guard.end(&gtid(3), 0).unwrap();
-            assert_eq!(guard.strays.lock().count, 0);
+            assert!(guard.strays.lock().is_empty());
         }
     }
 
@@ -268,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_told_up_to_a_bound_and_counted_beyond() {
+    fn strays_are_told_up_to_a_bound() {
         let mut guard = guard(Foreign::IsTold);
         for number in 1..=STRAYS_KEPT as u64 + 5 {
             row(&mut guard);
@@ -281,9 +263,8 @@ mod tests {
         guard.odd("`truncate orders`".into());
         guard.end(&gtid(1_001), 7).unwrap();
         let strays = guard.strays.lock();
-        assert_eq!(strays.count, STRAYS_KEPT as u64 + 6);
-        assert_eq!(strays.kept.len(), STRAYS_KEPT);
-        let first = strays.kept.first().unwrap();
+        assert_eq!(strays.len(), STRAYS_KEPT);
+        let first = strays.first().unwrap();
         assert_eq!((first.table.as_str(), first.at_ms), ("orders", 7));
         assert_eq!(first.gtid, gtid(1).to_string());
     }

@@ -93,11 +93,6 @@ impl Follow {
         })
     }
 
-    /// What has been read to its end.
-    pub(crate) fn seen(&self) -> GtidSet {
-        self.state.seen.lock().clone()
-    }
-
     /// The error that ended the task, told once; later calls only say that it ended.
     pub(crate) fn check(&self) -> Result<(), MoveError> {
         if !self.state.ended.load(Ordering::Acquire) {
@@ -152,6 +147,14 @@ impl Drop for Follow {
     }
 }
 
+/// Why reading ended.
+enum Ended {
+    /// The server, or what it sent: another connection may help.
+    Connection(MoveError),
+    /// Who takes what was read.
+    Sink(MoveError),
+}
+
 struct Task<S> {
     end: End,
     watch: Watch,
@@ -174,49 +177,54 @@ impl<S: Sink> Task<S> {
     }
 
     async fn follow(&mut self, mut reader: Reader) -> MoveError {
+        let mut troubled: Option<Instant> = None;
         loop {
-            let fault = self.read(&mut reader).await;
-            if fault.verdict() != Verdict::Again {
-                return fault;
+            let before = self.events;
+            let fault = match self.read(&mut reader).await {
+                Ended::Connection(fault) if fault.verdict() == Verdict::Again => fault,
+                Ended::Connection(fault) | Ended::Sink(fault) => return fault,
+            };
+            if self.events != before {
+                troubled = None;
             }
+            let began = *troubled.get_or_insert_with(Instant::now);
             tracing::info!(
                 pod = %self.end.pod,
                 error = %shared::error::chain(&fault),
                 "the connection for the binlog is made anew"
             );
             self.sink.again();
-            match self.reopen().await {
+            match self.reopen(began).await {
+                // One that dies at once, again and again, is no connection.
+                Ok(_) if began.elapsed() > RECONNECT_MAX => return fault,
                 Ok(again) => reader = again,
                 Err(fault) => return fault,
             }
         }
     }
 
-    async fn reopen(&mut self) -> Result<Reader, MoveError> {
-        let began = Instant::now();
+    async fn reopen(&mut self, began: Instant) -> Result<Reader, MoveError> {
         loop {
+            sleep(RECONNECT_PAUSE).await;
             let from = self.state.seen.lock().clone();
             match Reader::open(&self.end, self.watch.clone(), &from).await {
                 Err(fault)
-                    if fault.verdict() == Verdict::Again && began.elapsed() < RECONNECT_MAX =>
-                {
-                    sleep(RECONNECT_PAUSE).await;
-                }
+                    if fault.verdict() == Verdict::Again && began.elapsed() < RECONNECT_MAX => {}
                 opened => return opened,
             }
         }
     }
 
     /// Reads until something goes wrong.
-    async fn read(&mut self, reader: &mut Reader) -> MoveError {
+    async fn read(&mut self, reader: &mut Reader) -> Ended {
         let mut seen = Vec::new();
         loop {
             if let Err(fault) = reader.read(&mut seen).await {
-                return fault;
+                return Ended::Connection(fault);
             }
             for one in seen.drain(..) {
                 if let Err(fault) = self.take(one) {
-                    return fault;
+                    return Ended::Sink(fault);
                 }
             }
             self.events += 1;

@@ -237,9 +237,9 @@ fn key_of(
 }
 
 fn is_shop(kind: Kind, value: &[u8], shop: u64) -> Read<bool> {
-    match kind {
+    if let Kind::Integer(_) = kind {
         // Ids are positive, so a number with a sign is the same number.
-        Kind::Integer(_) => Ok(super::bytes::little(value) == shop),
-        _ => Err("a shop's id that is no whole number".into()),
+        return Ok(super::bytes::little(value) == shop);
     }
+    Err("a shop's id that is no whole number".into())
 }

@@ -172,6 +172,8 @@ impl Stream {
                     let payload =
                         payload.map_err(|why| self.unreadable("a compressed transaction", &why));
                     self.payload = Some(payload?);
+                    // The payload has its own copy.
+                    self.packet = Vec::new();
                 }
                 _ => return Ok(At::Packet),
             }

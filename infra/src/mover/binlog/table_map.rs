@@ -168,9 +168,10 @@ impl Columns {
         }
         for (index, (here, there)) in self.columns.iter().zip(&table.columns).enumerate() {
             let signs = self.unsigned.as_ref().and_then(|signs| signs.get(index));
-            let sign = match there.kind {
-                Value::Int { unsigned } => signs.is_none_or(|here| *here == unsigned),
-                _ => true,
+            let sign = if let Value::Int { unsigned } = there.kind {
+                signs.is_none_or(|here| *here == unsigned)
+            } else {
+                true
             };
             if !is_of(here, &there.data_type) || !sign {
                 return Err(format!(

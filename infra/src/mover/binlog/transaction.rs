@@ -37,6 +37,8 @@ pub(crate) struct Watch {
     pub(crate) tables: Arc<[Table]>,
     /// The move whose marks are told.
     pub(crate) mark: String,
+    /// Rows of a transaction are of no interest once its mark was seen: a copy of gigabytes is gone past quickly.
+    pub(crate) past_marked: bool,
     /// Goes on after what cannot be followed exactly, and tells of it as [`Seen::Odd`].
     pub(crate) goes_on: bool,
 }
@@ -65,6 +67,8 @@ struct Open {
     name: Option<String>,
     /// It changed rows of the shop.
     ours: bool,
+    /// It bears the mark.
+    marked: bool,
 }
 
 /// Puts events together.
@@ -210,6 +214,7 @@ impl Transactions {
             begun: false,
             name: None,
             ours: false,
+            marked: false,
         });
         Ok(())
     }
@@ -312,10 +317,12 @@ impl Transactions {
                 let mark = self.watch.mark.as_bytes();
                 rows.first_parts(layout, &mut |part| marked |= part == mark)?;
                 if marked {
+                    open.marked = true;
                     out.push(Seen::Mark);
                 }
                 Ok(())
             }
+            Some(Mapped::Tenant(..)) if open.marked && self.watch.past_marked => Ok(()),
             Some(Mapped::Tenant(index, layout)) => {
                 let table = self.watch.tables.get(*index).ok_or(Unreadable::SHORT)?;
                 let shop = self.watch.shop.get();

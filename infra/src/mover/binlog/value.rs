@@ -45,10 +45,10 @@ fn decimal_bytes(precision: u8, scale: u8) -> usize {
 /// What a key's value says, in the one form that is read from tables too.
 pub(super) fn decode(kind: Kind, column: &Column, value: &[u8]) -> Read<KeyPart> {
     Ok(match kind {
-        Kind::Integer(size) => match column.kind {
-            Value::Int { unsigned: true } => KeyPart::Unsigned(little_of(value, size)),
-            _ => KeyPart::Signed(signed(little_of(value, size), size)),
-        },
+        Kind::Integer(size) if column.kind == Value::Int { unsigned: true } => {
+            KeyPart::Unsigned(little_of(value, size))
+        }
+        Kind::Integer(size) => KeyPart::Signed(signed(little_of(value, size), size)),
         Kind::Enum(size) | Kind::Set(size) => KeyPart::Unsigned(little_of(value, size)),
         Kind::Bit(_) => KeyPart::Unsigned(big(value)),
         Kind::Year => match value {

@@ -31,6 +31,8 @@ const STATEMENT_MAX: Duration = Duration::from_secs(5);
 const PART_MAX: usize = 0xff_ffff;
 /// Events are at most as large as the largest `max_allowed_packet`, and a little.
 const PACKET_MAX: usize = (1 << 30) + (1 << 20);
+/// A buffer that held a large packet is given back.
+const PACKET_KEPT: usize = 4 << 20;
 /// Read from the socket at once: many small events.
 const BUFFER_BYTES: usize = 128 * 1024;
 
@@ -213,6 +215,7 @@ impl Wire {
     /// Reads the next packet; the server's refusal is an error. Waits as long as something comes.
     pub(super) async fn packet(&mut self, into: &mut Vec<u8>) -> Result<(), Error> {
         into.clear();
+        into.shrink_to(PACKET_KEPT);
         let mut head = Vec::with_capacity(4);
         loop {
             head.clear();

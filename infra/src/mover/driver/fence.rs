@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::door::Waited;
 use super::follow::Hands;
+use super::recover::HOME_CACHED;
 use super::{Door, Driver};
 use crate::mover::apply::Until;
 use crate::mover::error::MoveError;
@@ -24,6 +25,9 @@ use crate::mover::step::{Step, step};
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// How often the target is brought up to date while the next try is waited for.
 const KEEP_UP_EVERY: Duration = Duration::from_millis(200);
+/// How long the target's binlog may take to be read up to now: a mover that took the move up reads all of the copy again,
+/// some gigabytes.
+const SEEN_WITHIN: Duration = Duration::from_secs(120);
 
 /// Fences of one move that missed, and when the next may close.
 #[derive(Debug, Default)]
@@ -82,6 +86,7 @@ impl Driver {
             Session::open(&self.job, &self.job.target)
         )?;
         let mut lines = Lines { door, target };
+        self.see_target(&mut lines.target).await?;
         self.converge().await?;
         let mut detail = self.counted();
         detail.waits = None;
@@ -103,6 +108,15 @@ impl Driver {
         *fences = Fences::default();
         drop(lines);
         self.forward().await
+    }
+
+    /// Reads the target's binlog up to now: what the copy wrote there is not to be read inside of the fence.
+    async fn see_target(&self, target: &mut Session) -> Result<(), MoveError> {
+        let Some(hands) = &self.hands else {
+            return Err(MoveError::Stopped);
+        };
+        let executed = target.gtid_executed().await?;
+        hands.tail.wait_for(&executed, SEEN_WITHIN).await
     }
 
     async fn fence_turn<'s>(

@@ -99,6 +99,7 @@ fn reader(shop: u64, tables: Vec<Table>, goes_on: bool) -> Transactions {
         shop: ShopId::new(shop).unwrap(),
         tables: tables.into(),
         mark: MOVE.into(),
+        past_marked: goes_on,
         goes_on,
     })
 }
@@ -248,6 +249,9 @@ fn what_cannot_be_followed_is_told() {
         assert!(said.contains(what) && said.ends_with(end), "{said}");
     }
     assert_eq!(seen.last().unwrap(), "end 98");
+    // It has no interest in what the mover itself did.
+    let mark = seen.iter().position(|word| word == "mark").unwrap();
+    assert_eq!(seen.get(mark + 1).unwrap(), "end 86");
 }
 
 /// The place to resume from is never inside of a transaction: after any number of events, what has ended is whole.

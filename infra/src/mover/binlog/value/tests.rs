@@ -21,7 +21,7 @@ fn text(kind: Kind, value: &[u8]) -> String {
     let column = column("text", Value::Text);
     match decode(kind, &column, value).unwrap() {
         KeyPart::Bytes(bytes) => String::from_utf8(bytes).unwrap(),
-        other => format!("{other:?}"),
+        other @ (KeyPart::Unsigned(_) | KeyPart::Signed(_)) => format!("{other:?}"),
     }
 }
 
