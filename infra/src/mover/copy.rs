@@ -19,7 +19,7 @@ use super::error::MoveError;
 use super::job::Job;
 use super::progress::Progress;
 use super::session::{Session, bytes, text};
-use super::table::{Key, Limit, Rows, Table, load, read};
+use super::table::{Key, Limit, Rows, Table, load, read, unchanged};
 use super::throttle::Throttle;
 
 /// Rows of a table's first chunk: nothing is known of their cost yet.
@@ -114,6 +114,7 @@ pub(crate) async fn copy_all(
 ) -> Result<(), MoveError> {
     let mut target = Session::open(job, &job.target).await?;
     let (done, stands) = stands(&mut target, job).await?;
+    unchanged(&mut target, tables).await?;
     target.close().await;
     let count = |stand: &Stand| {
         Progress::add(&job.progress.rows_copied, stand.rows);
@@ -144,8 +145,18 @@ pub(crate) async fn copy_all(
     // A loader that fails makes the reader fail too (nobody takes its chunks): the loader's reason is the one to tell.
     match tokio::join!(reader, ended) {
         (_, Err(error)) | (Err(error), Ok(())) => Err(error),
-        (Ok(()), Ok(())) => Ok(()),
+        (Ok(()), Ok(())) => still_the_same(job, tables).await,
     }
+}
+
+/// Rows that went into tables which changed meanwhile prove nothing.
+async fn still_the_same(job: &Job, tables: &[Table]) -> Result<(), MoveError> {
+    for end in [&job.source, &job.target] {
+        let mut session = Session::open(job, end).await?;
+        unchanged(&mut session, tables).await?;
+        session.close().await;
+    }
+    Ok(())
 }
 
 /// The tables that are there whole, and how far the others are.

@@ -40,12 +40,11 @@ pub(crate) async fn dry_run(mover: &Arc<Mover>, planned: &Planned) -> Result<Mov
         stop: CancellationToken::new(),
     };
     let checked = tokio::time::timeout(WITHIN, preflight::check(&job)).await;
-    let checked = checked.map_err(|_| MoveError::Timeout {
+    let estimate = checked.map_err(|_| MoveError::Timeout {
         pod: job.source.pod,
         doing: "asking whether the shop can move",
         limit: WITHIN,
     })??;
-    let estimate = checked.estimate;
     Ok(MoveCheck {
         back: back_of.is_some(),
         tables: estimate

@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
 use shared::mysql::{Role, wrong_settings, wrong_version};
-use utoipa::ToSchema;
 
 use super::error::MoveError;
 use super::job::{End, Job};
@@ -30,42 +28,31 @@ const BINLOG_FACTOR: u64 = 4;
 const BINLOG_MIN_SECONDS: u64 = 3_600;
 
 /// How large a move is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-pub struct Estimate {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Estimate {
     /// The shop's tables.
-    pub tables: Vec<TableEstimate>,
+    pub(crate) tables: Vec<TableEstimate>,
     /// The shop's rows in all of them, as the source's optimizer guesses.
-    pub rows: u64,
+    pub(crate) rows: u64,
     /// Their bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// How long it may take.
-    pub seconds: u64,
+    pub(crate) seconds: u64,
 }
 
 /// One table of an [`Estimate`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[expect(missing_docs, reason = "as in `Estimate`")]
-#[serde(default)]
-pub struct TableEstimate {
-    pub name: String,
-    pub rows: u64,
-    pub bytes: u64,
-}
-
-/// What the question gave where nothing stands in the way.
-#[derive(Debug)]
-pub(crate) struct Checked {
-    /// The shop's tables.
-    pub(crate) tables: Vec<Table>,
-    /// How large it is.
-    pub(crate) estimate: Estimate,
-    /// Rows of the shop at the target that an earlier try of this same move left: they are deleted before it begins.
-    pub(crate) own_leftovers: bool,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TableEstimate {
+    /// Its name.
+    pub(crate) name: String,
+    /// The shop's rows in it.
+    pub(crate) rows: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
 }
 
 /// Asks everything. Changes nothing. The error names every reason.
-pub(crate) async fn check(job: &Job) -> Result<Checked, MoveError> {
+pub(crate) async fn check(job: &Job) -> Result<Estimate, MoveError> {
     let mut reasons = Vec::new();
     if job.source.pod == job.target.pod {
         reasons.push(format!("the shop is at pod {} already", job.source.pod));
@@ -101,16 +88,11 @@ pub(crate) async fn check(job: &Job) -> Result<Checked, MoveError> {
     let estimate = estimate(&mut source, job, &survey_a.tables).await?;
     servers::keeps_binlogs(job.source.pod, &settings_a, &estimate, &mut reasons);
     room(&mut target, job, &estimate, &mut reasons).await;
-    let own_leftovers = target::look(&mut target, job, &survey_b.tables, &mut reasons).await?;
+    target::look(&mut target, job, &survey_b.tables, &mut reasons).await?;
     source.close().await;
     target.close().await;
     if reasons.is_empty() {
-        let tables = survey_a.tables;
-        return Ok(Checked {
-            tables,
-            estimate,
-            own_leftovers,
-        });
+        return Ok(estimate);
     }
     reasons.dedup();
     Err(MoveError::Refused { reasons })

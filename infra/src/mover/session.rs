@@ -58,8 +58,6 @@ pub(crate) struct Session {
     /// `None` once a call has not answered.
     conn: Option<Conn>,
     id: u32,
-    /// The largest packet that the server takes or sends.
-    max_packet: u64,
     /// When the server answered last.
     spoken: Instant,
 }
@@ -110,11 +108,6 @@ impl Session {
     /// Which pod it speaks to.
     pub(crate) fn end(&self) -> &End {
         &self.end
-    }
-
-    /// The largest packet that the server takes or sends.
-    pub(crate) fn max_packet(&self) -> u64 {
-        self.max_packet
     }
 
     /// Whether a call has not answered: nothing can be asked any more.

@@ -23,7 +23,7 @@ mod rows;
 // Two descriptions compared.
 mod shape;
 
-pub(crate) use discover::{Survey, discover, survey};
+pub(crate) use discover::{Survey, discover, survey, unchanged};
 pub(crate) use json::{json_questions, json_refusal};
 pub(crate) use key::{Key, KeyPart};
 pub(crate) use rows::{Limit, Rows, load, read};

@@ -22,7 +22,7 @@ impl Driver {
         self.take_source().await?;
         self.take_target().await?;
         self.clean().await?;
-        let estimate = preflight::check(&self.job).await?.estimate;
+        let estimate = preflight::check(&self.job).await?;
         let progress = &self.job.progress;
         progress
             .rows_expected

@@ -4,13 +4,13 @@ use shared::home::HomeState;
 
 use super::{Job, MoveError, Session, Table, text};
 
-/// Looks at the shop's home and rows at the target. Says whether rows there are this move's own, of an earlier try.
+/// Looks at the shop's home and rows at the target. What an earlier try of this same move left is gone by now.
 pub(super) async fn look(
     target: &mut Session,
     job: &Job,
     tables: &[Table],
     reasons: &mut Vec<String>,
-) -> Result<bool, MoveError> {
+) -> Result<(), MoveError> {
     let pod = job.target.pod;
     let sql = format!(
         "select state, move_id from shop_home where shop_id = {}",
@@ -40,11 +40,7 @@ pub(super) async fn look(
             found.push(table.name.as_str());
         }
     }
-    if found.is_empty() || job.back {
-        return Ok(false);
-    }
-    let own = ours && state.as_deref() == Some(HomeState::Incoming.as_str());
-    if !own {
+    if !found.is_empty() && !job.back {
         reasons.push(format!(
             "pod {pod} has rows of shop {} already, in {}: an aborted move's rows are deleted by themselves \
              (`podctl move list` shows it), anybody else's must be looked at and deleted by hand",
@@ -52,5 +48,5 @@ pub(super) async fn look(
             found.join(", ")
         ));
     }
-    Ok(own)
+    Ok(())
 }

@@ -8,7 +8,7 @@ use secrecy::ExposeSecret as _;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Session, fault, number};
+use super::{Session, fault};
 use crate::api::Address;
 use crate::mover::error::MoveError;
 use crate::mover::job::End;
@@ -66,10 +66,7 @@ pub(super) async fn server(
              wait_timeout = {SILENCE_S}, net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
         );
         conn.query_drop(waits).await?;
-        let packet = "select @@global.max_allowed_packet";
-        let row = conn.query_first::<mysql_async::Row, _>(packet).await?;
-        let packet = row.as_ref().and_then(|row| number(row, 0));
-        mysql_async::Result::Ok((conn, packet))
+        mysql_async::Result::Ok(conn)
     };
     let until = Instant::now() + CONNECT_LIMIT;
     let answer = tokio::select! {
@@ -78,7 +75,7 @@ pub(super) async fn server(
         answer = timeout_at(until, made) => answer,
     };
     let limit = CONNECT_LIMIT;
-    let (conn, packet) = answer
+    let conn = answer
         .map_err(|_| MoveError::Timeout { pod, doing, limit })?
         .map_err(|error| fault::of(pod, doing, error))?;
     Ok(Session {
@@ -86,7 +83,6 @@ pub(super) async fn server(
         stop: stop.clone(),
         id: conn.id(),
         conn: Some(conn),
-        max_packet: packet.unwrap_or(0),
         spoken: Instant::now(),
     })
 }

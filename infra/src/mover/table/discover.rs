@@ -38,6 +38,31 @@ pub(crate) async fn discover(session: &mut Session) -> Result<Vec<Table>, MoveEr
     })
 }
 
+/// Makes sure that a pod's tables are those that the move began with: none more, none less, none defined otherwise.
+pub(crate) async fn unchanged(session: &mut Session, tables: &[Table]) -> Result<(), MoveError> {
+    let pod = session.end().pod;
+    let now = discover(session).await?;
+    let changed = |text: String| MoveError::SchemaChanged { pod, text };
+    for table in tables {
+        let Some(found) = now.iter().find(|found| found.name == table.name) else {
+            return Err(changed(format!("table {} is gone", table.name)));
+        };
+        if found.fingerprint_of_schema() != table.fingerprint_of_schema() {
+            let then = table.shape.differences(&found.shape, "first", "last");
+            return Err(changed(format!(
+                "table {}: {}",
+                table.name,
+                then.join("; ")
+            )));
+        }
+    }
+    let new = |found: &&Table| tables.iter().all(|table| table.name != found.name);
+    match now.iter().find(new) {
+        Some(table) => Err(changed(format!("table {} is new", table.name))),
+        None => Ok(()),
+    }
+}
+
 const TABLES: &str = "select table_name, engine, avg_row_length from information_schema.tables \
     where table_schema = database() and table_type = 'BASE TABLE' order by table_name";
 

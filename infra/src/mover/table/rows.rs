@@ -2,7 +2,6 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use mysql_async::Row;
-use shared::ShopId;
 
 use super::{Key, Kind, Table, json};
 use crate::mover::error::MoveError;
