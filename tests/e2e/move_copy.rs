@@ -59,7 +59,7 @@ const CHANGES: &[&str] = &[
     "update k_bit set s = s ^ 3 where shop_id = {shop} and b = 18446744073709551615",
     "update k_dec set t = addtime(t, '-00:00:00.001'), v = v + 1 where shop_id = {shop} and k < 0 limit 5",
     "update k_date set v = v + 1, ts = ts + interval 1 second where shop_id = {shop} order by shop_id, d, ts limit 2",
-    "update k_gen set a = -a where shop_id = {shop} and a in (299, -299)",
+    "update ignore k_gen set a = a + 1, v = v + 1 where shop_id = {shop} and a > 290 order by g desc limit 3",
     "update k_desc set a = -a, v = v + 1 where shop_id = {shop} and c > 2990",
     "update k_none set v = concat(v, x'5C090A00') where shop_id = {shop}",
     "delete from achild where shop_id = {shop} and id < 400 limit 2",
