@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shared::moves::{MoveEvent, MoveState};
 use shared::{Epoch, PlacementState, PodId};
+use tokio::time::Instant;
 
 use super::error::MoveError;
 use super::home::{Change, HomeRow};
@@ -63,6 +64,8 @@ pub(super) struct Driver {
     /// Whether this run's owner number is in the homes.
     source_taken: bool,
     target_taken: bool,
+    /// When this run made the target's home `incoming`.
+    incoming: Option<Instant>,
     /// A turn among those that copy.
     turn: Option<Turn>,
     /// What works on the rows.
@@ -86,6 +89,7 @@ impl Driver {
             reason,
             source_taken: false,
             target_taken: false,
+            incoming: None,
             turn: None,
             hands: None,
         })

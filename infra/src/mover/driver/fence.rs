@@ -86,6 +86,13 @@ impl Driver {
             Session::open(&self.job, &self.job.target)
         )?;
         let mut lines = Lines { door, target };
+        if let Some(at) = self.incoming
+            && self.row.detail.record.fence_tries > 0
+        {
+            // A hand-over that was lifted may have left the home `ready`. A process that remembers that one would take a
+            // replica for complete that lacks what came since.
+            tokio::time::sleep_until(at + HOME_CACHED).await;
+        }
         self.see_target(&mut lines.target).await?;
         self.converge().await?;
         let mut detail = self.counted();

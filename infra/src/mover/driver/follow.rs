@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shared::gtid::GtidSet;
 use shared::moves::{MoveEvent, MoveState};
+use tokio::time::Instant;
 
 use super::{Driver, Fences};
 use crate::catalog::MoveDetail;
@@ -124,6 +125,7 @@ impl Driver {
         }
         // A lifted hand-over may have left it `ready`.
         self.at_target(Step::Incoming, &Change::Incoming).await?;
+        self.incoming = Some(Instant::now());
         let (mut source, mut target) = tokio::try_join!(
             Session::open(&self.job, &self.job.source),
             Session::open(&self.job, &self.job.target)

@@ -11,7 +11,7 @@ use crate::mover::home::Change;
 use crate::mover::step::Step;
 
 /// A pod's process reads a home again when its own is older than a second; and some more.
-const HOME_CACHED: Duration = Duration::from_millis(1_500);
+pub(super) const HOME_CACHED: Duration = Duration::from_millis(1_500);
 
 impl Driver {
     /// Ends the pause, one way or the other.
