@@ -40,8 +40,8 @@ const TRIPS: u32 = 10;
 /// Acts of a shop's clients between two orders of an operator.
 const SOME: usize = 40;
 
-/// A move that meets kill after kill; each costs it a restart of what it leans on.
-const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(150);
+/// A move that meets kill after kill: each costs it a restart of what it leans on, a takeover, and what was compared.
+const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(270);
 
 /// The pod that a shop goes to from one of two.
 const fn other(pod: u32) -> u32 {

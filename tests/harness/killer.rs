@@ -30,9 +30,10 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// Kills of anything that a move of a shop between pods 1 and 2 leans on. The pauses let a move come some way in between:
-    /// a unit that dies again and again waits for up to five seconds, and its primary must be opened.
-    pub fn of_everything(seed: u64, until: Instant) -> Self {
+    /// Kills of anything that a move of a shop between pods 1 and 2 leans on. The pauses must let a move come some way in
+    /// between: a unit that dies again and again waits for up to five seconds, then its primary must be opened, and a mover
+    /// that is taken over compares anew.
+    pub fn of_everything(seed: u64, pause: (Duration, Duration), until: Instant) -> Self {
         let units = [
             "control",
             "edge-1",
@@ -49,7 +50,7 @@ impl Killer {
         ];
         Self {
             units: units.map(str::to_owned).into(),
-            pause: (Duration::from_millis(1_500), Duration::from_millis(6_000)),
+            pause,
             until,
             seed,
         }

@@ -19,6 +19,12 @@ const KILLS_SHORT: Duration = Duration::from_secs(30);
 /// How long the long one does.
 const KILLS_LONG: Duration = Duration::from_secs(3_600);
 
+/// Between two kills of the short test, after which moves end in peace.
+const PAUSES_SHORT: (Duration, Duration) = (Duration::from_millis(1_500), Duration::from_secs(6));
+
+/// Between two kills of the long one, in which moves must arrive in between.
+const PAUSES_LONG: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(14));
+
 /// States in which the control server is killed. A move is in `fenced` and `cutover` for some milliseconds, which a look
 /// from outside may miss; what happens at each of their steps is tried by fail points.
 const KILLED_IN: [MoveState; 7] = [
@@ -109,17 +115,21 @@ async fn seen_in(control: &ControlDoor, id: MoveId, state: MoveState) -> Result<
 pub(super) async fn inv3_kills_at_random_during_moves_lose_and_double_nothing(
     fleet: &Fleet,
 ) -> Result<()> {
-    kills_at_random(fleet, KILLS_SHORT).await
+    kills_at_random(fleet, KILLS_SHORT, PAUSES_SHORT).await
 }
 
 /// The same for an hour, with a fleet of its own.
 pub(super) async fn an_hour_of_moves_and_kills_loses_and_doubles_nothing() -> Result<()> {
     let fleet = Fleet::start().await?;
-    kills_at_random(&fleet, KILLS_LONG).await?;
+    kills_at_random(&fleet, KILLS_LONG, PAUSES_LONG).await?;
     fleet.stop().await
 }
 
-async fn kills_at_random(fleet: &Fleet, how_long: Duration) -> Result<()> {
+async fn kills_at_random(
+    fleet: &Fleet,
+    how_long: Duration,
+    pauses: (Duration, Duration),
+) -> Result<()> {
     let shops = [
         fleet.shop(1).await?,
         fleet.shop(2).await?,
@@ -141,7 +151,7 @@ async fn kills_at_random(fleet: &Fleet, how_long: Duration) -> Result<()> {
         );
         Ok((one?, two?))
     };
-    let killer = Killer::of_everything(rand::rng().random(), until);
+    let killer = Killer::of_everything(rand::rng().random(), pauses, until);
     let ((one, two), killed) = killer.during(fleet, wander).await?;
     say(&format!(
         "  {} kills; moves: {one:?} and {two:?}",
