@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::catalog::{Catalog, Domains};
+use crate::catalog::{ApiToken, Catalog, Domains};
 use crate::mover::{self, Mover, Moves};
 use crate::pod_store::PodStore;
 
@@ -65,16 +65,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         return Ok(());
     }
     let telemetry = telemetry::init("control", &config.telemetry)?;
-    let domains = Domains {
-        base: config.base_domain.clone(),
-        platform: config.platform_domain.clone(),
-    };
-    let catalog = if config.catalog_shared {
-        Catalog::open_shared(&config.catalog, domains).await?
-    } else {
-        Catalog::open(&config.catalog, domains).await?
-    };
-    let catalog = Arc::new(catalog);
+    let catalog = open_catalog(&config).await?;
     catalog.replace_tokens(&tokens).await?;
     let tokens = catalog.tokens().await?;
     let listeners = listen::bind(&config.listen)
@@ -90,6 +81,54 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
     let (stop, stopping) = watch::channel(false);
     let limits = config.limits.clone();
+    let tokens = RwLock::new(tokens.into());
+    let app = Arc::new(assemble(
+        &config,
+        catalog,
+        tokens,
+        stopping.clone(),
+        &telemetry,
+    ));
+    let mut background = JoinSet::new();
+    if app.catalog.is_shared() {
+        let catalog = Arc::clone(&app.catalog);
+        background.spawn(async move { catalog.follow_others().await });
+    }
+    let movers = tokio::spawn(mover::run(Arc::clone(&app.mover), stopping.clone()));
+    background.spawn(keeper::run(Arc::clone(&app)));
+    background.spawn(resume::run(Arc::clone(&app)));
+    background.spawn(follow_signals(Arc::clone(&app), options.config, stop));
+    listen::serve(listeners, router::router(app), &limits, stopping).await;
+    // A fence that stands is ended first, within its bound.
+    movers.await.context("the mover failed")?;
+    // Work at pods is bounded by its sessions and goes on from the catalog at the next start.
+    background.shutdown().await;
+    tracing::info!("stopped");
+    let flushed = tokio::task::spawn_blocking(move || telemetry.shutdown(FLUSH_DEADLINE)).await;
+    flushed.context("cannot end telemetry")
+}
+
+async fn open_catalog(config: &Config) -> anyhow::Result<Arc<Catalog>> {
+    let domains = Domains {
+        base: config.base_domain.clone(),
+        platform: config.platform_domain.clone(),
+    };
+    let catalog = if config.catalog_shared {
+        Catalog::open_shared(&config.catalog, domains).await?
+    } else {
+        Catalog::open(&config.catalog, domains).await?
+    };
+    Ok(Arc::new(catalog))
+}
+
+fn assemble(
+    config: &Config,
+    catalog: Arc<Catalog>,
+    tokens: RwLock<Arc<[ApiToken]>>,
+    stopping: watch::Receiver<bool>,
+    telemetry: &telemetry::Telemetry,
+) -> App {
+    let limits = config.limits.clone();
     let store = Arc::new(PodStore::new(
         Arc::clone(&catalog),
         config.secrets_dir.clone(),
@@ -103,38 +142,21 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         Arc::clone(&move_limits),
         config.moves_dir.clone(),
     ));
-    let app = Arc::new(App {
+    App {
         store,
         catalog,
         polls: Semaphore::new(limits.long_polls_max),
         tables: Arc::new(Semaphore::new(limits.tables_max)),
-        limits: limits.clone(),
-        tokens: RwLock::new(tokens.into()),
+        limits,
+        tokens,
         primaries: keeper::Primaries::default(),
         shops: crate::turns::Turns::default(),
         moves,
-        mover: Arc::clone(&mover),
+        mover,
         move_limits,
-        stopping: stopping.clone(),
+        stopping,
         metrics: Some(telemetry.metrics()),
-    });
-    let mut background = JoinSet::new();
-    if app.catalog.is_shared() {
-        let catalog = Arc::clone(&app.catalog);
-        background.spawn(async move { catalog.follow_others().await });
     }
-    let movers = tokio::spawn(mover::run(mover, stopping.clone()));
-    background.spawn(keeper::run(Arc::clone(&app)));
-    background.spawn(resume::run(Arc::clone(&app)));
-    background.spawn(follow_signals(Arc::clone(&app), options.config, stop));
-    listen::serve(listeners, router::router(app), &limits, stopping).await;
-    // A fence that stands is ended first, within its bound.
-    movers.await.context("the mover failed")?;
-    // Work at pods is bounded by its sessions and goes on from the catalog at the next start.
-    background.shutdown().await;
-    tracing::info!("stopped");
-    let flushed = tokio::task::spawn_blocking(move || telemetry.shutdown(FLUSH_DEADLINE)).await;
-    flushed.context("cannot end telemetry")
 }
 
 /// SIGHUP reads the tokens again; SIGINT and SIGTERM stop.

@@ -48,7 +48,7 @@ const FOREIGN: [(&str, &[&str]); 3] = [
             "tests/",
         ],
     ),
-    ("mysql_async", &["infra/src/"]),
+    ("mysql_async", &["infra/src/mover/"]),
 ];
 
 fn tokens(file: &File) -> TokenStream {
