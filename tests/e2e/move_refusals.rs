@@ -95,85 +95,81 @@ async fn a_slip_in_a_name_is_told_as_such(fleet: &Fleet) -> Result<()> {
 async fn a_move_that_cannot_be_is_refused_with_the_way_out(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let _neighbour = fleet.shop(1).await?;
-    let handle = shop.handle.as_str();
-    let to_two = |parts: Vec<&'static str>| async move {
-        refused(
-            fleet,
-            &["shop", "move", handle, "--to", "2", "--dry-run"],
-            &parts,
-        )
-        .await?;
-        refused(fleet, &["shop", "move", handle, "--to", "2"], &parts).await
-    };
     let control = ControlDoor::of(fleet).await?;
-
-    fleet.podctl.ok(&["pod", "drain", "2"]).await?;
-    to_two(vec!["draining", "podctl pod undrain"])
-        .await
-        .context("draining")?;
-    fleet.podctl.ok(&["pod", "undrain", "2"]).await?;
-
-    // As many as there are, and one at least.
-    fleet.shop(2).await?;
-    let max_shops = set_max_shops(&control, 2, None).await?;
-    to_two(vec!["full", "max_shops", "podctl pod add"])
-        .await
-        .context("full")?;
-    set_max_shops(&control, 2, Some(max_shops)).await?;
-
-    fleet
-        .podctl
-        .ok(&["shop", "pin", handle, "--reason", "a contract"])
-        .await?;
-    to_two(vec!["pinned", "podctl shop unpin"])
-        .await
-        .context("pinned")?;
-    refused(
-        fleet,
-        &["shop", "isolate", handle],
-        &["pinned", "podctl shop unpin"],
-    )
-    .await?;
-    fleet.podctl.ok(&["shop", "unpin", handle]).await?;
-
-    let target = fleet.primary(2).await?;
-    target
-        .run("alter table product add column colour varchar(9) null")
-        .await?;
-    let differs = to_two(vec!["product", "colour"]).await;
-    target.run("alter table product drop column colour").await?;
-    differs.context("another schema")?;
-    target
-        .run("create table stray_table (id bigint primary key)")
-        .await?;
-    let unregistered = to_two(vec!["stray_table"]).await;
-    target.run("drop table stray_table").await?;
-    unregistered.context("a table that nobody registered")?;
-
-    fleet.hold_down("mysql-2-1").await?;
-    to_two(vec!["pod 2", "nothing was begun"])
-        .await
-        .context("unreachable")?;
-    fleet.restore().await?;
-
-    ensure!(
-        control.of_shop(shop.id).await?.is_empty(),
-        "something was begun"
-    );
-    let check: Value = fleet
-        .podctl
-        .json(&["shop", "move", handle, "--to", "2", "--dry-run"])
-        .await?;
+    by_what_operators_have_set(fleet, &control, &shop.handle).await?;
+    by_what_a_pod_is(fleet, &shop.handle).await?;
+    let begun = control.of_shop(shop.id).await?;
+    ensure!(begun.is_empty(), "something was begun");
+    let check: Value = fleet.podctl.json(&to_two(&shop.handle, true)).await?;
     let tables = check["tables"].as_array().context("tables")?;
+    let product = tables.iter().any(|table| table["name"] == "product");
     ensure!(
-        tables.iter().any(|table| table["name"] == "product"),
-        "{check}"
-    );
-    ensure!(
-        check["back"] == false && check["seconds"].is_u64(),
+        product && check["back"] == false && check["seconds"].is_u64(),
         "{check}"
     );
     Ok(())
+}
+
+fn to_two(handle: &str, dry_run: bool) -> Vec<&str> {
+    let mut words = vec!["shop", "move", handle, "--to", "2"];
+    words.extend(dry_run.then_some("--dry-run"));
+    words
+}
+
+async fn not_to_two(fleet: &Fleet, handle: &str, parts: &[&str]) -> Result<()> {
+    for dry_run in [true, false] {
+        refused(fleet, &to_two(handle, dry_run), parts).await?;
+    }
+    Ok(())
+}
+
+async fn by_what_operators_have_set(
+    fleet: &Fleet,
+    control: &ControlDoor,
+    handle: &str,
+) -> Result<()> {
+    let podctl = &fleet.podctl;
+    podctl.ok(&["pod", "drain", "2"]).await?;
+    not_to_two(fleet, handle, &["draining", "podctl pod undrain"]).await?;
+    podctl.ok(&["pod", "undrain", "2"]).await?;
+
+    // As many as there are, and one at least.
+    fleet.shop(2).await?;
+    let max_shops = set_max_shops(control, 2, None).await?;
+    not_to_two(fleet, handle, &["full", "max_shops", "podctl pod add"]).await?;
+    set_max_shops(control, 2, Some(max_shops)).await?;
+
+    let pinned = ["pinned", "podctl shop unpin"];
+    podctl
+        .ok(&["shop", "pin", handle, "--reason", "a contract"])
+        .await?;
+    not_to_two(fleet, handle, &pinned).await?;
+    refused(fleet, &["shop", "isolate", handle], &pinned).await?;
+    podctl.ok(&["shop", "unpin", handle]).await.map(drop)
+}
+
+async fn by_what_a_pod_is(fleet: &Fleet, handle: &str) -> Result<()> {
+    let target = fleet.primary(2).await?;
+    for (change, undo, parts) in [
+        (
+            "alter table product add column colour varchar(9) null",
+            "alter table product drop column colour",
+            &["product", "colour"][..],
+        ),
+        (
+            "create table stray_table (id bigint primary key)",
+            "drop table stray_table",
+            &["stray_table"][..],
+        ),
+    ] {
+        target.run(change).await?;
+        let refused = not_to_two(fleet, handle, parts).await;
+        target.run(undo).await?;
+        refused.context(change)?;
+    }
+    fleet.hold_down("mysql-2-1").await?;
+    not_to_two(fleet, handle, &["pod 2", "nothing was begun"]).await?;
+    fleet.restore().await
 }
 
 /// Sets how many shops a pod takes, as `podctl apply` does: as many as it has without a number. Gives the number before.

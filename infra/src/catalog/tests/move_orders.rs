@@ -139,151 +139,123 @@ async fn a_paused_move_goes_on_where_it_was_and_one_that_deletes_is_never_aborte
     }
 }
 
-/// What stands in the way of a move, and a word of what is said.
-#[tokio::test]
-async fn each_refusal_of_a_move_says_what_to_do() {
-    let (_dir, catalog) = catalog().await;
+/// A shop pinned to its region, at pod one; pod `far` is elsewhere.
+async fn snow(catalog: &Catalog) -> Shop {
     let mut new = new_shop("snow");
     new.pod = Some("one".into());
     new.region = Some("local".into());
     let Begun::Open(creation) = catalog.begin_creation("test", &new, None).await.unwrap() else {
         panic!("made before")
     };
-    let refused = async |target: &str, reference: ShopRef| {
-        let new = NewMove {
-            shop: reference,
-            ..to_handle(target)
-        };
-        let checked = catalog.check_move(&new).await.unwrap_err().to_string();
-        let error = catalog.begin_move("ops", &new).await.unwrap_err();
-        assert_eq!(
-            checked,
-            error.to_string(),
-            "the check says what the move says"
-        );
-        error.client_text().unwrap_or_default()
-    };
-    let snow = || ShopRef::Handle("snow".parse().unwrap());
-    let being_made = refused("two", snow()).await;
-    assert!(being_made.contains("is being made"), "{being_made}");
-    let shop = catalog.finish_creation(&creation).await.unwrap();
+    let said = refusal(catalog, "snow", "two").await;
+    assert!(said.contains("is being made"), "{said}");
     let far = PodPut {
         region: "far".into(),
         ..pod_put("far", 3)
     };
     catalog.put_pod("test", pod(3), &far).await.unwrap();
-    let nobody = ShopRef::Handle("nobody".parse().unwrap());
-    let cases: [(&str, ShopRef, &[&str]); 4] = [
-        ("two", nobody, &["no shop"]),
-        ("nowhere", snow(), &["no pod", "podctl pod list"]),
-        ("one", snow(), &["is at pod one already", "another pod"]),
-        ("far", snow(), &["pinned to region local", "name a pod"]),
-    ];
-    for (target, reference, parts) in cases {
-        let said = refused(target, reference).await;
-        assert!(
-            parts.iter().all(|part| said.contains(part)),
-            "{target}: {said}"
-        );
-    }
+    catalog.finish_creation(&creation).await.unwrap()
+}
+
+/// What is said to a move of a shop, by its check and by itself alike.
+async fn refusal(catalog: &Catalog, handle: &str, target: &str) -> String {
+    let new = NewMove {
+        shop: ShopRef::Handle(handle.parse().unwrap()),
+        target: target.into(),
+        reason: None,
+        observe_ms: 0,
+    };
+    let checked = catalog.check_move(&new).await.unwrap_err().to_string();
+    let error = catalog.begin_move("ops", &new).await.unwrap_err();
+    assert_eq!(checked, error.to_string());
+    error.client_text().unwrap_or_default()
+}
+
+async fn is_refused(catalog: &Catalog, target: &str, parts: &[&str]) {
+    let said = refusal(catalog, "snow", target).await;
+    assert!(
+        parts.iter().all(|part| said.contains(part)),
+        "{target}: {said}"
+    );
+}
+
+#[tokio::test]
+async fn each_refusal_by_a_pod_or_a_pin_says_what_to_do() {
+    let (_dir, catalog) = catalog().await;
+    let shop = ShopRef::Id(snow(&catalog).await.id);
+    let nobody = refusal(&catalog, "nobody", "two").await;
+    assert!(nobody.contains("no shop"), "{nobody}");
+    is_refused(&catalog, "nowhere", &["no pod", "podctl pod list"]).await;
+    is_refused(&catalog, "one", &["is at pod one already", "another pod"]).await;
+    is_refused(&catalog, "far", &["pinned to region local", "name a pod"]).await;
+    let pin = catalog.pin_shop("ops", &shop, Some("far"), None).await;
+    assert_eq!(pin.unwrap().pod.id, pod(3));
+    let parts = ["pinned to pod far", "podctl shop unpin snow"];
+    is_refused(&catalog, "two", &parts).await;
+    catalog.unpin_shop("ops", &shop).await.unwrap();
+    let set = async |name, status| {
+        let set = catalog.set_pod_status("test", name, status, None).await;
+        set.unwrap();
+    };
+    set("two", PodStatus::Draining).await;
+    is_refused(&catalog, "two", &["draining", "podctl pod undrain two"]).await;
+    set("two", PodStatus::Offline).await;
+    is_refused(&catalog, "two", &["offline", "podctl pod undrain two"]).await;
+    // All reasons at once.
+    set("one", PodStatus::Offline).await;
+    is_refused(&catalog, "two", &["undrain two", "undrain one"]).await;
+    set("two", PodStatus::Active).await;
+    // A pod that is being emptied may be left.
+    set("one", PodStatus::Draining).await;
     catalog
-        .pin_shop("ops", &snow(), Some("far"), None)
+        .begin_move("ops", &to(&catalog.shop(&shop).await.unwrap(), "two"))
         .await
         .unwrap();
-    let pinned = refused("two", snow()).await;
-    assert!(
-        pinned.contains("pinned to pod far") && pinned.contains("podctl shop unpin snow"),
-        "{pinned}"
-    );
-    catalog.unpin_shop("ops", &snow()).await.unwrap();
-    for (status, part) in [
-        (PodStatus::Draining, "is draining"),
-        (PodStatus::Offline, "is offline"),
-    ] {
-        catalog
-            .set_pod_status("test", "two", status, None)
-            .await
-            .unwrap();
-        let said = refused("two", snow()).await;
-        assert!(
-            said.contains(part) && said.contains("podctl pod undrain two"),
-            "{said}"
-        );
-    }
-    catalog
-        .set_pod_status("test", "one", PodStatus::Offline, None)
-        .await
-        .unwrap();
-    let both = refused("two", snow()).await;
-    assert!(
-        both.contains("undrain two") && both.contains("undrain one"),
-        "all reasons: {both}"
-    );
-    for name in ["one", "two"] {
-        catalog
-            .set_pod_status("test", name, PodStatus::Active, None)
-            .await
-            .unwrap();
-    }
+}
+
+#[tokio::test]
+async fn each_refusal_by_other_work_says_what_to_do() {
+    let (_dir, catalog) = catalog().await;
+    let shop = snow(&catalog).await;
+    let reference = ShopRef::Id(shop.id);
     let frozen = PlacementState::Frozen;
     let order = catalog
-        .begin_state("ops", &snow(), frozen, None)
+        .begin_state("ops", &reference, frozen, None)
         .await
         .unwrap();
-    let busy = refused("two", snow()).await;
-    assert!(
-        busy.contains(&order.operation) && busy.contains("wait"),
-        "{busy}"
-    );
+    is_refused(&catalog, "two", &[&order.operation, "wait"]).await;
     catalog.finish_state(&order).await.unwrap();
-    let migration = OperationNew {
+    let migration = || OperationNew {
         id: uuid::Uuid::now_v7().to_string(),
         kind: "migrate".into(),
         subject: "two".into(),
         detail: serde_json::Value::Null,
     };
-    catalog.put_operation("ops", &migration).await.unwrap();
-    let migrating = refused("two", snow()).await;
-    assert!(migrating.contains("schema of pod two"), "{migrating}");
+    let running = catalog.put_operation("ops", &migration()).await.unwrap();
+    is_refused(&catalog, "two", &["schema of pod two", &running.id]).await;
     let done = crate::api::OperationChange {
         state: Some(crate::api::OperationState::Done),
         ..Default::default()
     };
     catalog
-        .change_operation("ops", &migration.id, &done)
+        .change_operation("ops", &running.id, &done)
         .await
         .unwrap();
     catalog.begin_move("ops", &to(&shop, "two")).await.unwrap();
-    let second = refused("far", snow()).await;
-    assert!(
-        second.contains("open move")
-            && second.contains("preparing")
-            && second.contains("move abort"),
-        "{second}"
-    );
-    let beside = OperationNew {
-        id: uuid::Uuid::now_v7().to_string(),
-        ..migration
-    };
-    let beside = catalog.put_operation("ops", &beside).await.unwrap_err();
+    is_refused(&catalog, "far", &["open move", "preparing", "move abort"]).await;
+    let beside = catalog
+        .put_operation("ops", &migration())
+        .await
+        .unwrap_err();
     assert!(beside.to_string().contains("open move"), "{beside}");
     let astray = catalog
-        .pin_shop("ops", &snow(), Some("one"), None)
+        .pin_shop("ops", &reference, Some("one"), None)
         .await
         .unwrap_err();
     assert!(
         astray.to_string().contains("on its way to pod two"),
         "{astray}"
     );
-}
-
-fn to_handle(target: &str) -> NewMove {
-    NewMove {
-        shop: ShopRef::Handle("snow".parse().unwrap()),
-        target: target.into(),
-        reason: None,
-        observe_ms: 0,
-    }
 }
 
 /// Room is counted with the shops that are on their way, so that two moves cannot both take the last place.

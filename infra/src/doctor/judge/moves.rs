@@ -69,88 +69,104 @@ pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
     }
 }
 
+/// What is wrong with a move that stands still, and what to do.
+struct Stall {
+    severity: Severity,
+    wrong: String,
+    fix: String,
+}
+
 fn stands_still(it: &Move, age: Duration, found: &mut Found) {
     let because = it.error.as_ref().or(it.waits.as_ref());
     let because = because.map(|text| format!(": {text}")).unwrap_or_default();
-    let (severity, wrong, fix) = match it.state {
-        MoveState::Failed => (
-            Severity::Warning,
-            format!("its move {} failed{because}", it.id),
-            format!(
-                "the shop sells at {}; mend the reason, then `podctl move resume {1}`, or undo the move with \
-                 `podctl move abort {1}`",
-                it.source.name, it.id
-            ),
+    let stall = match it.state {
+        MoveState::Failed => Some(failed(it, &because)),
+        MoveState::Fenced | MoveState::Cutover | MoveState::Aborting => {
+            between_homes(it, age, &because)
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Retiring => slow(it, age, &because),
+        MoveState::Paused => forgotten(it, age),
+        MoveState::Observing | MoveState::Done | MoveState::Aborted => None,
+    };
+    if let Some(Stall {
+        severity,
+        wrong,
+        fix,
+    }) = stall
+    {
+        found.add(severity, "move", &it.shop.handle, wrong, fix);
+    }
+}
+
+fn failed(it: &Move, because: &str) -> Stall {
+    Stall {
+        severity: Severity::Warning,
+        wrong: format!("its move {} failed{because}", it.id),
+        fix: format!(
+            "the shop sells at {}; mend the reason, then `podctl move resume {1}`, or undo the move with \
+             `podctl move abort {1}`",
+            it.source.name, it.id
         ),
-        MoveState::Fenced | MoveState::Cutover if age > HAND_OVER_MAX => (
-            Severity::Error,
-            format!(
-                "its move {} is {} for {} s, and its writes wait{because}",
-                it.id,
-                it.state,
-                age.whole_seconds()
-            ),
-            format!(
-                "a control server takes it up within seconds: see that one runs (`podctl process list`) and that the \
-                 primaries of {} and {} can be reached",
-                it.source.name, it.target.name
-            ),
-        ),
-        MoveState::Aborting if age > ABORT_MAX => (
-            Severity::Error,
-            format!(
-                "its move {} is aborting for {} s{because}",
-                it.id,
-                age.whole_seconds()
-            ),
-            format!(
+    }
+}
+
+/// States that last moments: some of the shop's requests wait.
+fn between_homes(it: &Move, age: Duration, because: &str) -> Option<Stall> {
+    let seconds = age.whole_seconds();
+    if it.state == MoveState::Aborting {
+        return (age > ABORT_MAX).then(|| Stall {
+            severity: Severity::Error,
+            wrong: format!("its move {} is aborting for {seconds} s{because}", it.id),
+            fix: format!(
                 "bring {} back: its home there is set free first",
                 it.source.name
             ),
+        });
+    }
+    (age > HAND_OVER_MAX).then(|| Stall {
+        severity: Severity::Error,
+        wrong: format!(
+            "its move {} is {} for {seconds} s, and its writes wait{because}",
+            it.id, it.state
         ),
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::CatchingUp
-        | MoveState::Verifying
-        | MoveState::Retiring
-            if age > WAIT_MAX && (it.progress.is_none() || !because.is_empty()) =>
-        {
-            (
-                Severity::Warning,
-                format!(
-                    "its move {} is {} and makes no progress since {} min{because}",
-                    it.id,
-                    it.state,
-                    age.whole_minutes()
-                ),
-                format!(
-                    "`podctl move show {0}` says more; pause it with `podctl move pause {0}` while you mend the reason",
-                    it.id
-                ),
-            )
-        }
-        MoveState::Paused if age > PAUSE_MAX => (
-            Severity::Warning,
-            format!("its move {} is paused since {} h", it.id, age.whole_hours()),
-            format!(
-                "the binlogs that it needs are purged some day: `podctl move resume {}`, or abort it",
-                it.id
-            ),
+        fix: format!(
+            "a control server takes it up within seconds: see that one runs (`podctl process list`) and that the \
+             primaries of {} and {} can be reached",
+            it.source.name, it.target.name
         ),
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::CatchingUp
-        | MoveState::Verifying
-        | MoveState::Fenced
-        | MoveState::Cutover
-        | MoveState::Observing
-        | MoveState::Retiring
-        | MoveState::Done
-        | MoveState::Paused
-        | MoveState::Aborting
-        | MoveState::Aborted => return,
-    };
-    found.add(severity, "move", &it.shop.handle, wrong, fix);
+    })
+}
+
+fn slow(it: &Move, age: Duration, because: &str) -> Option<Stall> {
+    let stuck = age > WAIT_MAX && (it.progress.is_none() || !because.is_empty());
+    stuck.then(|| Stall {
+        severity: Severity::Warning,
+        wrong: format!(
+            "its move {} is {} and makes no progress since {} min{because}",
+            it.id,
+            it.state,
+            age.whole_minutes()
+        ),
+        fix: format!(
+            "`podctl move show {0}` says more; pause it with `podctl move pause {0}` while you mend the reason",
+            it.id
+        ),
+    })
+}
+
+fn forgotten(it: &Move, age: Duration) -> Option<Stall> {
+    (age > PAUSE_MAX).then(|| Stall {
+        severity: Severity::Warning,
+        wrong: format!("its move {} is paused since {} h", it.id, age.whole_hours()),
+        fix: format!(
+            "the binlogs that it needs are purged some day: `podctl move resume {}`, or abort it",
+            it.id
+        ),
+    })
 }
 
 /// What homes say of moves must be what the catalog says of them.
