@@ -43,6 +43,10 @@ pub(crate) const PART: &str = "apply";
 
 /// With nothing left to do, catching up takes this long at most: about what a fence may cost then.
 const CLOSE: Duration = Duration::from_millis(250);
+/// A machine that is too slow for that gets a fence all the same after so long, if one has room in its bound.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What catching up may take then, as a part of the bound of all of the pause.
+const ROOM: u32 = 4;
 /// Keys to compare that are left for the fence: less than this takes it a few milliseconds.
 const SETTLED_FEW: usize = 50;
 /// Between two looks whether the target is close enough.
@@ -117,6 +121,7 @@ impl Applier {
     async fn converge(&mut self) -> Result<(), MoveError> {
         self.refresh().await?;
         let limits = Arc::clone(&self.job.limits);
+        let begun = Instant::now();
         let mut best = u64::MAX;
         let mut gained = Instant::now();
         loop {
@@ -131,7 +136,12 @@ impl Applier {
                 self.settle_some().await?;
             }
             let left = self.hand.pending().saturating_add(self.touched() as u64);
-            if took <= CLOSE && left <= limits.fence_keys_max && self.ledger.unsettled() == 0 {
+            let close = if begun.elapsed() < PATIENCE {
+                CLOSE
+            } else {
+                CLOSE.max(limits.pause_bound / ROOM)
+            };
+            if took <= close && left <= limits.fence_keys_max && self.ledger.unsettled() == 0 {
                 return Ok(());
             }
             // A tenth less is a gain; to gain nothing for long means that the writers are faster.

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::apply::{Applier, Ledger};
 use super::error::MoveError;
 use super::job::Job;
-use super::table::Table;
+use super::table::{Table, unchanged};
 use super::throttle::Throttle;
 
 // Ranges of keys, one after the other.
@@ -117,6 +117,11 @@ impl Applier {
             tokio::try_join!(chunks, settle(&comparison, settler, &read))?;
             let mut verified = plan.verified();
             checks::ask(&comparison, settler, &mut verified).await?;
+            settler.awake().await?;
+            tokio::try_join!(
+                unchanged(&mut settler.source, &self.tables),
+                unchanged(&mut settler.target, &self.tables)
+            )?;
             verified.keys_repaired = ledger.repaired();
             done.cancel();
             Ok(verified)

@@ -19,8 +19,8 @@ use crate::mover::table::{self, Table};
 use crate::mover::throttle::Throttle;
 use crate::mover::verify::sized;
 
-/// The first batch; later ones go by time.
-const BATCH_FIRST: u64 = 500;
+/// The first batch, and the smallest: later ones go by time, but in a fence each costs a commit, and its acknowledgement.
+const BATCH_MIN: u64 = 500;
 /// The largest: a transaction of that many rows is what a replica of the target can still swallow at once.
 const BATCH_MAX: u64 = 5_000;
 /// How long the source may take to show what its binlog already told of. It does so in milliseconds; semi-synchronous
@@ -62,7 +62,7 @@ impl Hand {
             feed,
             reader,
             target,
-            size: BATCH_FIRST,
+            size: BATCH_MIN,
             noted: Instant::now(),
             noted_set: GtidSet::default(),
         })
@@ -170,7 +170,7 @@ impl Hand {
         applied.send_replace(upto);
         if count >= self.size / 2 {
             let next = sized(self.size, began.elapsed(), self.job.limits.chunk_time);
-            self.size = next.clamp(self.job.limits.chunk_rows_min.max(1), BATCH_MAX);
+            self.size = next.clamp(BATCH_MIN, BATCH_MAX);
         }
         Ok(true)
     }
