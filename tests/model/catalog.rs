@@ -47,8 +47,8 @@ pub(crate) fn wants_mover(mv: &Move) -> bool {
         | MoveState::Cutover
         | MoveState::Retiring
         | MoveState::Aborting => true,
-        MoveState::Aborted => mv.leftover,
-        MoveState::Observing | MoveState::Done | MoveState::Paused | MoveState::Failed => false,
+        MoveState::Aborted | MoveState::Done => mv.leftover.is_some(),
+        MoveState::Observing | MoveState::Paused | MoveState::Failed => false,
     }
 }
 
@@ -63,10 +63,10 @@ pub(crate) fn begin(g: &Safeguards, s: &mut State, target: u8) -> Option<()> {
     let mut from = None;
     let mut back = false;
     for old in s.catalog.moves.iter_mut().flatten() {
-        if old.leftover && old.target == target {
+        if old.leftover == Some(target) {
             return None;
         }
-        if old.state == MoveState::Observing && old.source == target {
+        if old.state == MoveState::Observing && old.source == target && !old.source_gone {
             old.state = old.state.after(MoveEvent::TakenBack)?;
             from = Some(old.ready);
             back = true;
@@ -87,7 +87,8 @@ pub(crate) fn begin(g: &Safeguards, s: &mut State, target: u8) -> Option<()> {
         ready: 0,
         back,
         resume: None,
-        leftover: false,
+        leftover: None,
+        source_gone: false,
     });
     Some(())
 }
@@ -122,7 +123,7 @@ pub(crate) fn step(
     }
     mv.state = at.after(event)?;
     if event == MoveEvent::Undone {
-        mv.leftover = true;
+        mv.leftover = Some(mv.target);
     }
     if event == MoveEvent::Prepared {
         // What an earlier try noted is about rows that are gone.
@@ -163,7 +164,7 @@ pub(crate) fn switch(s: &mut State, number: u8, owner: u8) -> Option<()> {
 pub(crate) fn leftover_done(s: &mut State, number: u8, owner: u8) {
     let mv = mv_mut(s, number);
     if mv.owner == owner {
-        mv.leftover = false;
+        mv.leftover = None;
     }
 }
 
@@ -199,10 +200,37 @@ pub(crate) fn resume(s: &mut State, number: u8) -> Option<()> {
     Some(())
 }
 
-/// An operator's word, or the end of the time of observation.
+/// An operator's word, or the end of the time of observation. A source that was gone at the hand-over has no mark: what is
+/// there is a leftover.
 pub(crate) fn finish(s: &mut State, number: u8) -> Option<()> {
+    if mv(s, number).source_gone {
+        return source_gone(s, number);
+    }
     let mv = mv_mut(s, number);
     mv.state = mv.state.after(MoveEvent::Finish)?;
+    Some(())
+}
+
+/// An operator's word that the source is gone for good, once the target owns the shop: the hand-over does without it, and the
+/// move ends with what it left there.
+pub(crate) fn source_gone(s: &mut State, number: u8) -> Option<()> {
+    if !switched(s, number) {
+        return None;
+    }
+    let mv = mv_mut(s, number);
+    if mv.state == MoveState::Cutover {
+        let first = !mv.source_gone;
+        mv.source_gone = true;
+        return first.then_some(());
+    }
+    let retiring = if mv.state == MoveState::Observing {
+        mv.state.after(MoveEvent::Finish)?
+    } else {
+        mv.state
+    };
+    mv.state = retiring.after(MoveEvent::Retired)?;
+    mv.leftover = Some(mv.source);
+    mv.source_gone = true;
     Some(())
 }
 

@@ -6,7 +6,7 @@
 //! without comparisons, which are there to find faults of servers and of our own code.
 
 use shared::home::HomeState;
-use shared::moves::{MoveEvent, MoveState};
+use shared::moves::MoveState;
 
 use crate::catalog;
 use crate::pods::{self, Refused};
@@ -17,6 +17,8 @@ use crate::state::{
 
 // How a run ends before its work is done.
 mod ends;
+// Its transactions of the catalog.
+mod steps;
 pub(crate) use ends::{abort_at_pod, cut, fail, late, lose_answer, miss};
 
 /// The row of `stock`, and the rows of idempotency: the two chunks of the copy.
@@ -29,6 +31,7 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8, why: Why
     let switched = catalog::switched(s, number);
     let pc = match mv.state {
         MoveState::Aborting => Pc::Home(Change::Restore),
+        MoveState::Done => Pc::Home(Change::TakeLeftover),
         MoveState::Aborted if g.leftover_taken => Pc::Home(Change::TakeLeftover),
         MoveState::Aborted if s.pod(mv.target).home.is_some() => Pc::Rows(OnRows::Leftover),
         MoveState::Aborted => Pc::Home(Change::Forget),
@@ -42,7 +45,6 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8, why: Why
         | MoveState::Verifying
         | MoveState::Retiring
         | MoveState::Observing
-        | MoveState::Done
         | MoveState::Paused
         | MoveState::Failed => work(g, s, number),
     };
@@ -97,18 +99,25 @@ fn applied(s: &State, number: u8) -> Set {
 
 /// The pod that a step is about; `None` for a step of the catalog.
 pub(crate) fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
-    let (source, target) = match mover.pc {
+    let (source, target, left) = match mover.pc {
         Pc::Idle | Pc::Step(_) => return None,
         Pc::Look(_) | Pc::Rows(_) | Pc::Home(_) => {
             let mv = catalog::mv(s, mover.mv);
-            (mv.source, mv.target)
+            // A closed move's leftover is where it came from, an aborted one's where it went.
+            let left = if mover.at == MoveState::Done {
+                mv.source
+            } else {
+                mv.target
+            };
+            (mv.source, mv.target, left)
         }
     };
     Some(match mover.pc {
         Pc::Idle | Pc::Step(_) => return None,
         Pc::Look(_) => source,
         Pc::Rows(OnRows::Delete) => source,
-        Pc::Rows(OnRows::Clean | OnRows::Copy | OnRows::Apply | OnRows::Leftover) => target,
+        Pc::Rows(OnRows::Clean | OnRows::Copy | OnRows::Apply) => target,
+        Pc::Rows(OnRows::Leftover) => left,
         Pc::Home(change) => match change {
             Change::TakeSource
             | Change::Fence
@@ -121,8 +130,8 @@ pub(crate) fn pod_of(s: &State, mover: &Mover) -> Option<u8> {
             | Change::Ready
             | Change::Serving
             | Change::ReleaseTarget
-            | Change::TakeLeftover
             | Change::Forget => target,
+            Change::TakeLeftover => left,
         },
     })
 }
@@ -132,7 +141,7 @@ pub(crate) fn go(r: &Rules, s: &mut State, m: usize) -> Option<()> {
     let g = &r.on;
     let mover = s.movers[m];
     if let Pc::Step(what) = mover.pc {
-        return step(g, s, m, what);
+        return steps::step(g, s, m, what);
     }
     let pod = pod_of(s, &mover)?;
     let (now, mv) = (terms(s, mover.mv), catalog::mv(s, mover.mv));
@@ -156,6 +165,7 @@ pub(crate) fn go(r: &Rules, s: &mut State, m: usize) -> Option<()> {
                 OnRows::Copy => Pc::Look(Look::Chunk),
                 OnRows::Apply => followed(s, m).unwrap_or(Pc::Look(Look::Feed)),
                 OnRows::Delete => Pc::Home(Change::ReleaseTarget),
+                OnRows::Leftover if mover.at == MoveState::Done => Pc::Home(Change::ReleaseSource),
                 OnRows::Leftover => Pc::Home(Change::Forget),
             };
             s.movers[m].next(next);
@@ -298,6 +308,7 @@ fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
                 Pc::Home(Change::Serving)
             }
         }
+        Change::Serving if it.source_gone => Pc::Step(Step::HandedOver),
         // A run that was taken up after the catalog's step has not been at the source yet.
         Change::Serving if lift => Pc::Home(Change::Moved),
         Change::Serving => Pc::Home(Change::TakeSource),
@@ -310,8 +321,10 @@ fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
             Pc::Step(Step::HandedOver)
         }
         Change::ReleaseTarget => Pc::Home(Change::ReleaseSource),
+        Change::ReleaseSource if at == MoveState::Done => Pc::Step(Step::LeftoverDone),
         Change::ReleaseSource => Pc::Step(Step::Retired),
         Change::Restore => Pc::Step(Step::Undone),
+        Change::TakeLeftover if at == MoveState::Done => Pc::Rows(OnRows::Leftover),
         Change::TakeLeftover => match s.pod(it.target).home.map(|row| row.state) {
             Some(HomeState::Incoming) => Pc::Rows(OnRows::Leftover),
             // It never was this move's: nothing was copied.
@@ -320,85 +333,6 @@ fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
         Change::Forget => Pc::Step(Step::LeftoverDone),
     };
     s.movers[m].next(next);
-}
-
-/// A transaction of the catalog, and what follows. Refused, it ends the run.
-fn step(g: &Safeguards, s: &mut State, m: usize, what: Step) -> Option<()> {
-    let Mover {
-        mv, owner, at, why, ..
-    } = s.movers[m];
-    let event = match what {
-        Step::Prepared if catalog::mv(s, mv).back => MoveEvent::PreparedBack,
-        Step::Prepared => MoveEvent::Prepared,
-        Step::Copied => MoveEvent::Copied,
-        Step::CaughtUp => MoveEvent::CaughtUp,
-        Step::Verified => MoveEvent::Verified,
-        Step::Followed => MoveEvent::Followed,
-        Step::Stopped => match why {
-            Why::Missed => MoveEvent::FenceMissed,
-            Why::Primary => MoveEvent::PrimaryChanged,
-            Why::Fail => MoveEvent::Fail,
-        },
-        Step::HandedOver => MoveEvent::HandedOver,
-        Step::Retired => MoveEvent::Retired,
-        Step::Undone => MoveEvent::Undone,
-        Step::Switch => {
-            match catalog::switch(s, mv, owner) {
-                Some(()) if g.ready_first => s.movers[m].next(Pc::Home(Change::Serving)),
-                Some(()) => s.movers[m].next(Pc::Home(Change::Ready)),
-                None => s.movers[m] = Mover::IDLE,
-            }
-            return Some(());
-        }
-        Step::LeftoverDone => {
-            catalog::leftover_done(s, mv, owner);
-            s.movers[m] = Mover::IDLE;
-            return Some(());
-        }
-    };
-    if g.orders_wait && s.catalog.ordered && event == MoveEvent::Verified {
-        return None;
-    }
-    if g.orders_wait && s.catalog.ordered && event == MoveEvent::Undone {
-        // The order may have changed the placement: the source's home is set from it again.
-        s.movers[m].frozen = s.catalog.frozen;
-        s.movers[m].next(Pc::Home(Change::Restore));
-        return Some(());
-    }
-    if catalog::step(s, mv, owner, at, event).is_none() {
-        s.movers[m] = Mover::IDLE;
-        return Some(());
-    }
-    stepped(g, s, m, at);
-    Some(())
-}
-
-fn stepped(g: &Safeguards, s: &mut State, m: usize, from: MoveState) {
-    let number = s.movers[m].mv;
-    let mv = catalog::mv(s, number);
-    if mv.state == MoveState::Aborted {
-        // What is left at the target is a task of its own.
-        return take(g, s, m, number, Why::Missed);
-    }
-    let mover = &mut s.movers[m];
-    mover.at = mv.state;
-    mover.why = Why::Missed;
-    mover.frozen = s.catalog.frozen;
-    let lifted = matches!(from, MoveState::Fenced | MoveState::Cutover);
-    let back = mv.state == MoveState::CatchingUp || mv.state == MoveState::Failed;
-    let next = if lifted && back && !g.lift_first {
-        Pc::Home(Change::TakeSource)
-    } else if lifted && mv.state == MoveState::CatchingUp && g.take_over {
-        Pc::Home(Change::TakeTarget)
-    } else {
-        work(g, s, number)
-    };
-    if next == Pc::Idle {
-        s.movers[m] = Mover::IDLE;
-    } else {
-        s.movers[m].fence = None;
-        s.movers[m].next(next);
-    }
 }
 
 /// In `catching_up` the rest may be few enough at any time.

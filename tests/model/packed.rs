@@ -68,7 +68,13 @@ impl Bytes {
         self.all([mv.state as u8, mv.source, mv.target, mv.source_epoch]);
         self.all([mv.epoch, mv.owner, mv.from.unwrap_or(NONE), mv.ready]);
         let resume = mv.resume.map_or(NONE, |point| point as u8);
-        self.all([u8::from(mv.back), resume, u8::from(mv.leftover)]);
+        let leftover = mv.leftover.unwrap_or(NONE);
+        self.all([
+            u8::from(mv.back),
+            resume,
+            leftover,
+            u8::from(mv.source_gone),
+        ]);
     }
 
     fn late(&mut self, op: Option<&Op>) {

@@ -165,7 +165,7 @@ pub(crate) fn change(g: &Safeguards, s: &mut State, what: Change, op: &Op) -> Re
     row.mv = op.mv;
     row.owner = op.owner;
     // A home that never was this move's has nothing of it.
-    if what != Change::TakeLeftover || row.epoch == mv.epoch {
+    if what != Change::TakeLeftover || row.epoch == mv.epoch || op.pod == mv.source {
         row.state = to(g, what, op, row.state).ok_or(Refused)?;
     }
     match what {
@@ -175,6 +175,8 @@ pub(crate) fn change(g: &Safeguards, s: &mut State, what: Change, op: &Op) -> Re
             s.pod_mut(op.pod).ready = (row.ready, row.epoch);
         }
         Change::Moved => row.mark = Some((mv.target, mv.epoch)),
+        // The source's, which was gone when the shop was handed over.
+        Change::TakeLeftover if op.pod == mv.source => row.mark = Some((mv.target, mv.epoch)),
         Change::Forget => {
             row.mark = Some((mv.source, mv.source_epoch));
             release(g, &mut row);
@@ -244,6 +246,7 @@ fn to(g: &Safeguards, what: Change, op: &Op, from: HomeState) -> Option<HomeStat
         (Change::Serving, H::Ready | H::Serving | H::Frozen) => Some(word),
         // After the catalog's step the source never serves again, whatever its home says.
         (Change::Moved, _) => Some(H::Moved),
+        (Change::TakeLeftover, H::Handing) => Some(H::Moved),
         (Change::TakeLeftover, H::Incoming | H::Ready | H::Frozen) => Some(H::Incoming),
         (Change::TakeLeftover, _) => Some(from),
         (Change::Forget, H::Incoming | H::Moved) => Some(H::Moved),

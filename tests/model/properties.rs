@@ -122,7 +122,7 @@ fn clean(s: &State, pod: u8) -> bool {
         || catalog::placement(s).0 == pod
         || s.catalog.moves.iter().flatten().any(|mv| {
             let leaves = mv.source == pod && mv.state.is_open();
-            leaves || (mv.target == pod && (mv.leftover || mv.state.is_open()))
+            leaves || mv.leftover == Some(pod) || (mv.target == pod && mv.state.is_open())
         })
 }
 

@@ -32,6 +32,7 @@ pub(crate) enum Operator {
     Pause,
     Resume,
     Finish,
+    SourceGone,
     /// To freeze the shop, or to open it again; then the order reaches the pod.
     Order,
     OrderAtPod,
@@ -112,6 +113,9 @@ impl Protocol {
         }
         if b.finish && state == MoveState::Observing {
             all.push(Operator::Finish);
+        }
+        if b.source_gone {
+            all.push(Operator::SourceGone);
         }
         all
     }
@@ -203,6 +207,7 @@ impl Protocol {
             }
             Operator::Resume => catalog::resume(s, number),
             Operator::Finish => catalog::finish(s, number),
+            Operator::SourceGone => catalog::source_gone(s, number),
             Operator::Order => {
                 s.spent.orders += 1;
                 catalog::order(g, s)

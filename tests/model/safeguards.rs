@@ -108,6 +108,8 @@ pub(crate) struct Bounds {
     pub(crate) back: bool,
     /// Whether the operator ends the observation, so that the source's copy is deleted.
     pub(crate) finish: bool,
+    /// Whether the operator may say that the source is gone.
+    pub(crate) source_gone: bool,
     /// Where the shop goes after that.
     pub(crate) after_done: Option<u8>,
 }
@@ -131,6 +133,7 @@ impl Bounds {
         after_abort: None,
         back: false,
         finish: true,
+        source_gone: false,
         after_done: None,
     };
 }

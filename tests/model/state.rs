@@ -118,8 +118,10 @@ pub(crate) struct Move {
     pub(crate) ready: Set,
     pub(crate) back: bool,
     pub(crate) resume: Option<ResumePoint>,
-    /// Rows of an aborted move are still at the target.
-    pub(crate) leftover: bool,
+    /// Rows that this move left are still at this pod.
+    pub(crate) leftover: Option<u8>,
+    /// An operator said that the source is gone for good.
+    pub(crate) source_gone: bool,
 }
 
 /// The catalog's part that matters here.

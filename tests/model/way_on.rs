@@ -14,8 +14,8 @@ use crate::{catalog, clients, mover, pods};
 const STEPS_MAX: usize = 200;
 
 /// From here, with all control servers dead and every client gone, the operator's ordinary commands and one fresh control
-/// server lead to a shop that sells, a closed or observed move, and another move after it. Where an abort is allowed it
-/// does so too, with the target gone for good.
+/// server lead to a shop that sells, a closed or observed move, and another move after it. They do so too where the target is
+/// gone for good before it owns the shop, and where the source is after that.
 pub(crate) fn way_on(p: &Protocol, s: &State) -> bool {
     let mut s = *s;
     s.movers = [Mover::IDLE; 2];
@@ -31,21 +31,38 @@ pub(crate) fn way_on(p: &Protocol, s: &State) -> bool {
     if p.with_a_way_on.lock().contains(&key) {
         return true;
     }
-    let number = catalog::latest(&s);
-    let abortable = number > 0
-        && !catalog::switched(&s, number)
-        && catalog::mv(&s, number)
-            .state
-            .after(MoveEvent::Abort)
-            .is_some();
-    let on = heals(p, s, false) && (!abortable || heals(p, s, true));
+    let on = heals(p, s, Lost::Nothing)
+        && (!abortable(&s) || heals(p, s, Lost::Target))
+        && (!handed_over(&s) || heals(p, s, Lost::Source));
     if on {
         p.with_a_way_on.lock().insert(key);
     }
     on
 }
 
-fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
+/// Which pod of the latest move is gone for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    /// The operator aborts.
+    Target,
+    /// The operator says so.
+    Source,
+}
+
+fn abortable(s: &State) -> bool {
+    let number = catalog::latest(s);
+    let state = || catalog::mv(s, number).state;
+    number > 0 && !catalog::switched(s, number) && state().after(MoveEvent::Abort).is_some()
+}
+
+/// Whether the latest move, still open, has made its target the owner.
+fn handed_over(s: &State) -> bool {
+    let number = catalog::latest(s);
+    number > 0 && catalog::switched(s, number) && catalog::mv(s, number).state.is_open()
+}
+
+fn heals(p: &Protocol, mut s: State, lost: Lost) -> bool {
     let r = &Rules {
         on: p.rules.on,
         within: Bounds {
@@ -54,16 +71,23 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
         },
     };
     let g = &r.on;
-    let lost = abort.then(|| catalog::mv(&s, catalog::latest(&s)).target);
     let last = catalog::latest(&s);
-    if abort && catalog::abort(&mut s, last).is_none() {
+    let gone = match lost {
+        Lost::Nothing => None,
+        Lost::Target => Some(catalog::mv(&s, last).target),
+        Lost::Source => Some(catalog::mv(&s, last).source),
+    };
+    if lost == Lost::Target && catalog::abort(&mut s, last).is_none() {
         return false;
     }
     for _ in 0..STEPS_MAX {
         let _ = catalog::order_at_pod(g, &mut s);
         let sells = pods::runs(&s, catalog::placement(&s), Access::Write);
         if s.movers[0] == Mover::IDLE {
-            let Some(next) = unattended(&s, lost.is_none()) else {
+            if lost == Lost::Source && catalog::source_gone(&mut s, last).is_some() {
+                continue;
+            }
+            let Some(next) = unattended(&s, gone.is_none()) else {
                 if s.catalog.frozen && catalog::order(g, &mut s).is_some() {
                     continue;
                 }
@@ -80,7 +104,7 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
             } else if catalog::resume(&mut s, next).is_none() {
                 return false;
             }
-        } else if lost.is_some() && lost == mover::pod_of(&s, &s.movers[0]) {
+        } else if gone.is_some() && gone == mover::pod_of(&s, &s.movers[0]) {
             // What is left there waits, and keeps nothing else waiting.
             if catalog::mv(&s, s.movers[0].mv).state.is_open() {
                 return false;
@@ -97,8 +121,7 @@ fn heals(p: &Protocol, mut s: State, abort: bool) -> bool {
 fn unattended(s: &State, leftovers: bool) -> Option<u8> {
     (1..=catalog::latest(s)).find(|&number| {
         let mv = catalog::mv(s, number);
-        let only_leftovers = mv.state == MoveState::Aborted;
-        stopped(s, number) || catalog::wants_mover(&mv) && (leftovers || !only_leftovers)
+        stopped(s, number) || catalog::wants_mover(&mv) && (leftovers || mv.state.is_open())
     })
 }
 

@@ -235,3 +235,26 @@ fn inv1_inv2_inv3_inv11_frozen_in_the_middle() {
         ],
     );
 }
+
+#[test]
+fn inv1_inv2_inv3_inv11_the_source_is_gone_for_good_and_comes_back() {
+    holds(
+        "the source gone for good, and back all the same",
+        Bounds {
+            source_gone: true,
+            owners: 4,
+            tries: 1,
+            after_done: Some(0),
+            ..Bounds::QUIET
+        },
+        vec![
+            reached("handed over without the source", |_, s| {
+                is(s, 1, MoveState::Observing)
+                    && s.catalog.moves[0].is_some_and(|mv| mv.source_gone)
+            }),
+            reached("A sold again", |_, s| {
+                catalog::placement(s) == (0, 3) && s.pods[0].executed != 0
+            }),
+        ],
+    );
+}
