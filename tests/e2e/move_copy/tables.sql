@@ -15,7 +15,7 @@ create table if not exists every_type (
   en enum('a','','b'), st set('x','y','z'''), s64 set('a0','a1','a2','a3','a4','a5','a6','a7','a8','a9','b0','b1','b2','b3','b4','b5','b6','b7','b8','b9','c0','c1','c2','c3','c4','c5','c6','c7','c8','c9','d0','d1','d2','d3','d4','d5','d6','d7','d8','d9','e0','e1','e2','e3','e4','e5','e6','e7','e8','e9','f0','f1','f2','f3','f4','f5','f6','f7','f8','f9','g0','g1','g2','g3'),
   j json, g geometry, gp point srid 4326, gc geometrycollection, ve vector(3),
   inv int invisible default 7, dx varchar(36) default (uuid()), `odd ``name` int, `select` int,
-  gv int generated always as (ii + 1) virtual, gs varchar(30) generated always as (concat(vc,'!')) stored, gh binary(32) generated always as (unhex(sha2(vc,0)) ) virtual,
+  gv int generated always as (ii + 1) virtual, gs varchar(120) generated always as (concat(vc,'!')) stored, gh binary(32) generated always as (unhex(sha2(vc,0)) ) virtual,
   ai bigint unsigned not null auto_increment,
   primary key (shop_id, k1, k2, k3, k4 desc),
   unique key u1 (shop_id, ai), key ai (ai), unique key u2 (shop_id, iu), key g1 (gv), key vci (vc(10), shop_id)
