@@ -212,7 +212,7 @@ pub(crate) fn finish(s: &mut State, number: u8) -> Option<()> {
 }
 
 /// An operator's word that the source is gone for good, once the target owns the shop: the hand-over does without it, and the
-/// move ends with what it left there.
+/// move ends with what it left there. The product has no such order yet: this is the way on that it lacks.
 pub(crate) fn source_gone(s: &mut State, number: u8) -> Option<()> {
     if !switched(s, number) {
         return None;
