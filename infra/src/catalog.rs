@@ -49,7 +49,7 @@ pub use buckets::BUCKETS;
 pub use create::{Begun, Creation, NewShop};
 pub use error::CatalogError;
 pub use hosts::HOSTS_PER_SHOP_MAX;
-pub(crate) use moves::{Leftover, MOVE_EVENTS_MAX, MoveDetail, MoveOrder, MoveRow};
+pub(crate) use moves::{Leftover, MoveDetail, MoveOrder, MoveRow};
 pub use moves::{MoveFilter, MoveRef, NewMove, Planned};
 pub use open::{BUSY_TIMEOUT, OpenError};
 pub(crate) use operations::OWN_KINDS;

@@ -35,7 +35,7 @@ pub(super) use orders::refuse_state_order;
 use row::{RawMove, by_id, find, open_of, select_move};
 
 /// The most events of a move in one answer.
-pub(crate) const MOVE_EVENTS_MAX: u32 = 500;
+const MOVE_EVENTS_MAX: u32 = 500;
 /// The actor of what a driver does by itself.
 const DRIVER: &str = "control";
 

@@ -39,7 +39,7 @@ pub(crate) async fn dry_run(mover: &Arc<Mover>, planned: &Planned) -> Result<Mov
         progress: Arc::new(Progress::default()),
         stop: CancellationToken::new(),
     };
-    let checked = tokio::time::timeout(WITHIN, preflight::check(&job)).await;
+    let checked = tokio::time::timeout(WITHIN, Box::pin(preflight::check(&job))).await;
     let estimate = checked.map_err(|_| MoveError::Timeout {
         pod: job.source.pod,
         doing: "asking whether the shop can move",

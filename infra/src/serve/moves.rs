@@ -109,7 +109,9 @@ pub(super) async fn try_out(
 
 async fn look_before(app: &App, new: &NewMove) -> Answer<MoveCheck> {
     let planned = app.catalog.check_move(new).await?;
-    dry_run(&app.mover, &planned).await.map_err(against)
+    Box::pin(dry_run(&app.mover, &planned))
+        .await
+        .map_err(against)
 }
 
 /// What a pod has against a move, for the operator.
