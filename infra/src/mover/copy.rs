@@ -244,8 +244,8 @@ impl Reader<'_> {
             let rows = read(source, table, &range, limit).await?;
             let whole = !rows.cut && rows.count < wanted;
             let mut next = stand.clone();
-            if rows.count > 0 {
-                row_bytes = (rows.bytes() / rows.count).max(1);
+            if let Some(average) = rows.bytes().checked_div(rows.count) {
+                row_bytes = average.max(1);
                 next.chunk += 1;
                 next.rows += rows.count;
                 next.bytes += rows.bytes();

@@ -214,7 +214,7 @@ async fn estimate(
         // The optimizer looks at the ends of the range: it reads no rows.
         let sql = format!(
             "explain format = traditional select 1 {} where shop_id = {}",
-            table.from_by_key(),
+            table.by_key(),
             job.shop
         );
         let plan = source.rows("estimate the rows", &sql).await?;

@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row};
 use shared::gtid::GtidSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::error::MoveError;
@@ -32,8 +32,12 @@ pub(crate) use value::{bytes, literal, number, quoted, text};
 
 /// A statement of a mover: a chunk is aimed at a tenth of a second, a slow disk may need a hundred times that.
 pub(crate) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
+/// A large row may take longer, by its size: no disk that a shop can live on is slower.
+const LOAD_BYTES_PER_SECOND: u64 = 1 << 20;
+/// All rows of one read: each of them has the deadline of a statement besides.
+const READ_LIMIT: Duration = Duration::from_secs(600);
 /// A commit waits for a replica's acknowledgement, which a restart of replicas can hold up.
-pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(30);
 /// What the server may spend on waiting for executed transactions less than its client, so that its answer comes first.
 const WAIT_MARGIN: Duration = Duration::from_millis(500);
 /// The shortest wait for executed transactions: zero would mean for ever.
@@ -133,7 +137,7 @@ impl Session {
     ) -> Result<Vec<Row>, MoveError> {
         let mut conn = self.take(doing)?;
         let work = async {
-            let mut result = conn.query_iter(sql).await?;
+            let result = conn.query_iter(sql).await?;
             result.collect_and_drop::<Row>().await
         };
         let answer = self.bounded(limit, work).await;
@@ -149,12 +153,18 @@ impl Session {
         take: &mut (dyn FnMut(Row) -> bool + Send),
     ) -> Result<(), MoveError> {
         let mut conn = self.take(doing)?;
+        let silent = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
         let work = async {
-            let mut result = conn.query_iter(sql).await?;
+            let asked = timeout(STATEMENT_LIMIT, conn.query_iter(sql)).await;
+            let mut result = asked.map_err(silent)??;
             let Some(mut rows) = result.stream::<Row>().await? else {
                 return Ok(true);
             };
-            while let Some(row) = rows.next().await {
+            loop {
+                let next = timeout(STATEMENT_LIMIT, rows.next()).await;
+                let Some(row) = next.map_err(silent)? else {
+                    break;
+                };
                 if !take(row?) {
                     return Ok(false);
                 }
@@ -163,8 +173,8 @@ impl Session {
             result.drop_result().await?;
             Ok(true)
         };
-        let answer = self.bounded(STATEMENT_LIMIT, work).await;
-        let whole = self.settle(doing, STATEMENT_LIMIT, conn, answer)?;
+        let answer = self.bounded(READ_LIMIT, work).await;
+        let whole = self.settle(doing, READ_LIMIT, conn, answer)?;
         if !whole {
             self.abandon().await;
             *self = connect::primary(&self.end, &self.stop).await?;
@@ -212,15 +222,16 @@ impl Session {
         data: bytes::Bytes,
     ) -> Result<Done, MoveError> {
         let mut conn = self.take(doing)?;
+        let limit =
+            STATEMENT_LIMIT + Duration::from_secs(data.len() as u64 / LOAD_BYTES_PER_SECOND);
         conn.set_infile_handler(async move {
             // Parts, so that none is larger than a packet may be.
             let parts = parts(data).into_iter().map(Ok);
             Ok(futures::stream::iter(parts).boxed())
         });
-        let answer = self.bounded(STATEMENT_LIMIT, conn.query_drop(sql)).await;
+        let answer = self.bounded(limit, conn.query_drop(sql)).await;
         let done = done(&conn);
-        self.settle(doing, STATEMENT_LIMIT, conn, answer)
-            .map(|()| done)
+        self.settle(doing, limit, conn, answer).map(|()| done)
     }
 
     /// Which transactions the server has executed.

@@ -221,7 +221,7 @@ impl Table {
     }
 
     /// `from`, by the primary key alone: another index would give another order.
-    pub(crate) fn from_by_key(&self) -> String {
+    pub(crate) fn by_key(&self) -> String {
         format!("from {} force index (primary)", self.quoted)
     }
 

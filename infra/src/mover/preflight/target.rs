@@ -33,7 +33,7 @@ pub(super) async fn look(
     for table in tables {
         let sql = format!(
             "select 1 {} where shop_id = {} limit 1",
-            table.from_by_key(),
+            table.by_key(),
             job.shop
         );
         if !target.rows("look for rows", &sql).await?.is_empty() {

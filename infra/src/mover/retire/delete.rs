@@ -46,7 +46,7 @@ impl Deletion<'_> {
             session.awake().await?;
             let any = format!(
                 "select 1 {} where shop_id = {} limit 1",
-                table.from_by_key(),
+                table.by_key(),
                 self.job.shop
             );
             if session.number("look for rows", &any).await?.is_none() {

@@ -47,7 +47,7 @@ pub(crate) fn json_questions(table: &Table, shop: ShopId) -> Vec<(String, &Colum
         let sql = format!(
             "select {}, {lost} {} where shop_id = {shop} and {} is not null and {lost} is not null limit 1",
             table.key_list(),
-            table.from_by_key(),
+            table.by_key(),
             column.quoted
         );
         (sql, column)

@@ -144,7 +144,7 @@ pub(crate) async fn read(
         "select {}{} {} where {predicate} order by {}",
         table.select_list(),
         json::questions(table),
-        table.from_by_key(),
+        table.by_key(),
         table.order_by()
     );
     if let Some(rows) = limit.rows {

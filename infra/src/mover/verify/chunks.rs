@@ -88,7 +88,7 @@ impl<'a> Plan<'a> {
         let sql = format!(
             "select {} {} where {} order by {} limit {}",
             table.key_list(),
-            table.from_by_key(),
+            table.by_key(),
             table.key_range(self.comparison.job.shop, next.after.as_ref(), None),
             table.order_by(),
             next.rows
@@ -144,7 +144,7 @@ impl<'a> Plan<'a> {
         let sql = format!(
             "select {} {} where {range}",
             fingerprint::of_rows(table),
-            table.from_by_key()
+            table.by_key()
         );
         let (source, target) = pair.rows("compare a chunk", &sql).await?;
         let took = began.elapsed();
@@ -162,7 +162,7 @@ impl<'a> Plan<'a> {
             let sql = format!(
                 "{} {} where {range}",
                 keys::selected(table),
-                table.from_by_key()
+                table.by_key()
             );
             let (source, target) = pair.rows("compare a chunk's rows", &sql).await?;
             let source = keys::digests(job, table, &source)?;

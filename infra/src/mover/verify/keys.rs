@@ -86,7 +86,7 @@ pub(super) async fn compare(
             let sql = format!(
                 "{} {} where {}",
                 selected(table),
-                table.from_by_key(),
+                table.by_key(),
                 table.keys_in(job.shop, keys.iter().copied())
             );
             let (source, target) = pair.rows("compare keys", &sql).await?;
@@ -144,7 +144,7 @@ pub(super) async fn describe(
     let sql = format!(
         "select {} {} where {}",
         fingerprint::columns(table),
-        table.from_by_key(),
+        table.by_key(),
         table.keys_in(job.shop, [key])
     );
     let (source, target) = pair.rows("compare columns", &sql).await?;
