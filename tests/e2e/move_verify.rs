@@ -361,14 +361,14 @@ async fn swapped(
 }
 
 async fn a_large_table_under_writes_is_the_same_to_the_byte(fleet: &Fleet) -> Result<()> {
-    large::run(fleet, 20_000, MOVED_MAX).await
+    Box::pin(large::run(fleet, 20_000, MOVED_MAX)).await
 }
 
 async fn two_million_rows_under_writes_are_the_same_to_the_byte() -> Result<()> {
     /// A machine that does other things too copies some thousand rows a second.
     const HOURS: Duration = Duration::from_secs(80 * 60);
     let fleet = Fleet::start().await?;
-    let moved = large::run(&fleet, 2_000_000, HOURS).await;
+    let moved = Box::pin(large::run(&fleet, 2_000_000, HOURS)).await;
     fleet.stop().await?;
     moved
 }

@@ -159,11 +159,7 @@ impl<'a> Plan<'a> {
         let rows = source.as_ref().map_or(0, |(count, _)| *count);
         let equal = source.is_some() && source == target;
         if !equal {
-            let sql = format!(
-                "{} {} where {range}",
-                keys::selected(table),
-                table.by_key()
-            );
+            let sql = format!("{} {} where {range}", keys::selected(table), table.by_key());
             let (source, target) = pair.rows("compare a chunk's rows", &sql).await?;
             let source = keys::digests(job, table, &source)?;
             let target = keys::digests(job, table, &target)?;
