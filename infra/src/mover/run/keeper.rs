@@ -84,10 +84,8 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
             }
         }
         drop(known);
-        if renew {
-            if let Some(text) = other_primary(mover, job).await {
-                return Heard::PrimaryChanged(text);
-            }
+        if renew && let Some(text) = other_primary(mover, job).await {
+            return Heard::PrimaryChanged(text);
         }
     }
 }

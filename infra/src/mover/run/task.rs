@@ -20,11 +20,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The same while a shop waits for the end of its fence.
 const FENCED_PAUSE_MAX: Duration = Duration::from_millis(400);
 
+/// A run that was good for so long.
+const LASTED: Duration = Duration::from_secs(30);
+
 /// What one task remembers from run to run.
 #[derive(Debug, Default)]
 struct Memory {
     /// What went wrong one after the other.
     faults: u32,
+    /// When the last run began.
+    begun: Option<Instant>,
     /// Fences that missed, and when the next may close.
     fences: Fences,
     /// Why a fence that stands is to be lifted.
@@ -33,6 +38,10 @@ struct Memory {
 
 impl Memory {
     fn pause(&mut self, state: MoveState) -> Duration {
+        // A run that lasted was no repetition of the fault before.
+        if self.begun.is_some_and(|at| at.elapsed() > LASTED) {
+            self.faults = 0;
+        }
         let max = if shop_waits(state) {
             FENCED_PAUSE_MAX
         } else {
@@ -107,6 +116,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
     let id = row.id;
     let gate: Gate = Arc::new(tokio::sync::Mutex::new(row.state));
     let reason = memory.reason.take();
+    memory.begun = Some(Instant::now());
     let mut driver = match Driver::new(mover, row.clone(), Arc::clone(&gate), reason).await {
         Ok(driver) => driver,
         Err(error) => return fault(mover, row, error, memory).await,
@@ -158,7 +168,6 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
     let (id, state, text) = (row.id, row.state, error.brief());
     let verdict = error.verdict();
     tracing::warn!(%id, %state, ?verdict, "{text}");
-    // A run that lasted was no repetition of the fault before.
     let pause = memory.pause(state);
     let standing = matches!(state, MoveState::Fenced | MoveState::Cutover);
     if standing && verdict != Verdict::Leave {
