@@ -26,7 +26,7 @@ pub async fn rows_of(server: &Server, shop: ShopId) -> Result<Copies> {
     for table in tables {
         let columns = server
             .texts(&format!(
-                "select concat('ifnull(hex(cast(`', column_name, '` as binary)), ''null'')') \
+                "select concat('ifnull(hex(cast(`', replace(column_name, '`', '``'), '` as binary)), ''null'')') \
                  from information_schema.columns where table_schema = database() \
                  and table_name = '{table}' order by ordinal_position"
             ))
