@@ -81,7 +81,7 @@ pub(crate) mod step;
 mod failpoint;
 
 pub use limits::MoveLimits;
+pub use progress::ProgressNow;
 pub(crate) use registry::Moves;
 pub(crate) use run::{Mover, run};
-pub use progress::ProgressNow;
 pub use step::Step;

@@ -16,7 +16,11 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    pub(crate) fn new(what: &'static str, got: &(impl ToString + ?Sized), rule: &'static str) -> Self {
+    pub(crate) fn new(
+        what: &'static str,
+        got: &(impl ToString + ?Sized),
+        rule: &'static str,
+    ) -> Self {
         // A hostile value must not fill a log line.
         let got = got.to_string().chars().take(80).collect();
         Self { what, got, rule }

@@ -57,7 +57,10 @@ impl Client {
     /// A key that nobody else uses, in another trade of the shop either.
     fn key(&mut self, what: &str) -> String {
         self.turn += 1;
-        format!("{what}-{}-{}-{}", self.number, self.turn, self.stall.sold.id)
+        format!(
+            "{what}-{}-{}-{}",
+            self.number, self.turn, self.stall.sold.id
+        )
     }
 
     /// Sets the counted stock to one more each time.
