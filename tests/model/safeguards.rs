@@ -1,9 +1,9 @@
-//! The switches: each takes one rule of the protocol away, and a test in `main.rs` expects that something breaks then.
+//! The switches: each takes one rule of the protocol away, and a test in `without.rs` expects that something breaks then.
 
 /// What the protocol relies on. All of them on is the design.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Safeguards {
-    /// A write holds its home's share lock until it has committed (`pod/src/db.rs`). Off: the home is read, not locked.
+    /// A write holds its home's share lock until it has committed (`pod/src/db/fence.rs`). Off: the home is read, not locked.
     pub(crate) share_lock: bool,
     /// A mover's transaction on rows compares move id and owner (`Session::begin_owned`). Off: homes alone are compared.
     pub(crate) row_owner: bool,

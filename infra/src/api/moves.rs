@@ -113,8 +113,6 @@ pub struct MoveRecord {
     pub repaired_rows: u64,
     /// Rows deleted at the source at the end.
     pub deleted_rows: u64,
-    /// Requests with the source's epoch that came to the source after the hand-over.
-    pub stale_arrivals: Option<u64>,
     /// Where the dump of the source's rows is, until it is pruned.
     pub dump: Option<String>,
 }
@@ -143,6 +141,8 @@ pub struct MoveProgress {
     pub bytes_per_s: u64,
     /// Until the copy is whole, at that rate; none where that cannot be said.
     pub seconds_left: Option<u64>,
+    /// What holds the work back just now: a replica, a primary, a disk.
+    pub held_back_by: Option<String>,
 }
 
 /// `POST /v1/moves` and `POST /v1/moves/check`.

@@ -31,7 +31,7 @@ pub(crate) struct Job {
     pub(crate) target_epoch: Epoch,
     /// The shop comes back: the target has its old rows, and its home an older mark.
     pub(crate) back: bool,
-    /// The folder of this move's files on the control server's disk: keys that do not fit into memory, the dump.
+    /// The folder of this move's files on the control server's disk: keys that do not fit into memory.
     pub(crate) dir: PathBuf,
     /// Sizes, times and rates.
     pub(crate) limits: Arc<MoveLimits>,

@@ -38,16 +38,16 @@ const THREADS_RUNNING_MAX: u64 = 48;
 const DISK_FREE_MIN_PERCENT: u8 = 10;
 /// How long copying waits for the throttle before it says why.
 const THROTTLE_BOUND: Duration = Duration::from_secs(600);
-/// Open moves that copy, at a pod and in the fleet.
+/// Open moves that copy, at a pod and in all, of one control server.
 const MOVES_PER_POD: usize = 2;
 const MOVES_MAX: usize = 8;
-/// Fences at once in the fleet: each parks requests at every edge.
+/// Fences at once of one control server: each parks requests at every edge.
 const FENCES_MAX: usize = 2;
 /// A holder that does not renew for that long is dead or cut off: half of the park window is left for the next one.
 const LEASE: Duration = Duration::from_secs(3);
-/// How long A's copy is kept after a cutover, unless the move says otherwise.
+/// How long the source's copy is kept after a cutover, unless the move says otherwise.
 const OBSERVE: Duration = Duration::from_secs(900);
-/// How long the dump of A's rows is kept.
+/// How long the dump of the source's rows is kept.
 const DUMPS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The limits of moves.
@@ -144,7 +144,7 @@ impl MoveLimits {
             moves_per_pod: s.within("moves_per_pod", MOVES_PER_POD, 1..=1_000),
             moves_max: s.within("moves_max", MOVES_MAX, 1..=10_000),
             fences_max: s.within("fences_max", FENCES_MAX, 1..=1_000),
-            // Two thirds of the park window are left for the next holder.
+            // Half of the park window is left for the next holder.
             lease: s.within("lease", LEASE, 500 * ms..=3 * second),
             observe: s.within("observe", OBSERVE, Duration::ZERO..=30 * day),
             dumps_kept: s.within("dumps_kept", DUMPS_KEPT, Duration::ZERO..=366 * day),

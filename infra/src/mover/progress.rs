@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,6 +29,8 @@ pub(crate) struct Progress {
     pub(crate) rows_deleted: AtomicU64,
     /// Time spent waiting because of the throttle, in ms.
     pub(crate) throttled_ms: AtomicU64,
+    /// What the throttle waits for just now.
+    pub(crate) held_back_by: Mutex<Option<String>>,
 }
 
 /// The same, at one moment.

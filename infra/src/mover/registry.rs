@@ -89,6 +89,7 @@ impl Entry {
             now,
             rows_per_s,
             bytes_per_s,
+            held_back_by: self.progress.held_back_by.lock().clone(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The dump is whole, and on the disk, before the first row goes. The home stays, with the mark to the new owner.
 
+use delete::Deletion;
 use shared::home::HomeState;
 
 use super::error::MoveError;
@@ -25,5 +26,3 @@ pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveE
     };
     deletion.run(tables).await
 }
-
-use delete::Deletion;

@@ -80,10 +80,12 @@ impl Throttle {
     /// Comes back when nothing stands in the way; past the bound with an error that says what did.
     pub(crate) async fn pass(&self) -> Result<(), MoveError> {
         let began = Instant::now();
+        let told = &self.job.progress.held_back_by;
         while let Some(reason) = self.reason() {
+            *told.lock() = Some(reason.clone());
             let bound = self.job.limits.throttle_bound;
             if began.elapsed() > bound {
-                return Err(MoveError::Bound(format!(
+                return Err(MoveError::HeldBack(format!(
                     "held back for {} s because {reason}; mend that, or raise the limit in [moves], then resume",
                     bound.as_secs()
                 )));
@@ -96,6 +98,7 @@ impl Throttle {
             let slept = u64::try_from(slept.elapsed().as_millis()).unwrap_or(u64::MAX);
             Progress::add(&self.job.progress.throttled_ms, slept);
         }
+        *told.lock() = None;
         Ok(())
     }
 }

@@ -155,7 +155,7 @@ impl Applier {
         Ok(count)
     }
 
-    /// One look at the oldest keys of the ledger, when the applier stands still. Says how many compared equal.
+    /// One look at the oldest keys of the ledger, when the applier stands still.
     pub(crate) async fn settle_some(&mut self) -> Result<(), MoveError> {
         let max = SETTLE_AT * self.pairs.len();
         let round = self.ledger.round(max);

@@ -139,6 +139,7 @@ fn against(error: MoveError) -> Failure {
         | MoveError::Bound(_)
         | MoveError::File { .. }
         | MoveError::Waits(_)
+        | MoveError::HeldBack(_)
         | MoveError::Stopped => Failure::new(Kind::Conflict, text).and("nothing was begun"),
     }
 }

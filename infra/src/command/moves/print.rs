@@ -132,7 +132,6 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         compared_rows,
         repaired_rows,
         deleted_rows,
-        stale_arrivals,
         dump,
     } = record;
     let ms = |it: &Option<u64>| it.map(|ms| format!("{ms} ms"));
@@ -153,7 +152,6 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         ("tail keys", number(tail_keys)),
         ("requests parked", number(requests_parked)),
         ("longest park", ms(longest_park_ms)),
-        ("stale arrivals", number(stale_arrivals)),
         ("deleted rows", positive(*deleted_rows)),
         ("dump", dump.clone()),
     ];
@@ -169,6 +167,7 @@ pub fn progress_line(it: &Move) -> Option<String> {
         rows_per_s,
         bytes_per_s,
         seconds_left,
+        held_back_by,
     } = it.progress.as_ref()?;
     let of = |done: u64, all: u64| {
         if all > 0 {
@@ -207,21 +206,21 @@ pub fn progress_line(it: &Move) -> Option<String> {
             "{} rows compared, {lag}",
             of(now.rows_compared, now.rows_expected)
         ),
-        MoveState::Retiring | MoveState::Aborting => {
-            format!("{} rows deleted", HumanCount(now.rows_deleted))
-        }
+        MoveState::Retiring => format!("{} rows deleted", HumanCount(now.rows_deleted)),
         MoveState::Preparing
+        | MoveState::Aborting
         | MoveState::Observing
         | MoveState::Done
         | MoveState::Paused
         | MoveState::Aborted
         | MoveState::Failed => return None,
     };
-    Some(if now.throttled_ms > 0 {
-        format!("{text}, {} s throttled", now.throttled_ms / 1000)
-    } else {
-        text
-    })
+    let throttled = match held_back_by {
+        Some(reason) => format!(", held back: {reason}"),
+        None if now.throttled_ms > 0 => format!(", {} s throttled", now.throttled_ms / 1000),
+        None => String::new(),
+    };
+    Some(text + &throttled)
 }
 
 /// An instant in UTC.

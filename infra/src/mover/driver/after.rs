@@ -40,9 +40,12 @@ impl Driver {
             let over = u64::try_from(now_ms() - since).is_ok_and(|ms| ms >= detail.observe_ms);
             let strays = !detail.strays.is_empty() && !detail.despite_strays;
             if over && strays {
-                let text = "the source's copy was changed after the fence; look at the strays, then move the shop back, \
-                     or `podctl move finish --despite-strays`";
-                self.waits(Some(text.to_owned())).await?;
+                let text = format!(
+                    "the source's copy was changed after the fence; look at the strays, then move the shop back, \
+                     or `podctl move finish {} --despite-strays`",
+                    self.row.id
+                );
+                self.waits(Some(text)).await?;
             } else if over && self.read_to_the_end(&tail).await? {
                 let detail = self.row.detail.clone();
                 return self.step(MoveEvent::Finish, &detail, None).await;
@@ -117,9 +120,12 @@ impl Driver {
             if detail.strays.is_empty() || detail.despite_strays {
                 return self.waits(None).await;
             }
-            let text = "the source's copy was changed after the fence; look at the strays, then \
-                 `podctl move finish --despite-strays`";
-            self.waits(Some(text.to_owned())).await?;
+            let text = format!(
+                "the source's copy was changed after the fence; look at the strays, then \
+                 `podctl move finish {} --despite-strays`",
+                self.row.id
+            );
+            self.waits(Some(text)).await?;
             sleep(LOOK_EVERY).await;
             let reference = MoveRef::Id(self.row.id);
             let row = self.mover.catalog.move_row(&reference).await?;

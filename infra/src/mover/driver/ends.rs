@@ -5,6 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use shared::PodId;
 use shared::moves::MoveState;
+use tokio_util::sync::CancellationToken;
 
 use crate::catalog::MoveRow;
 use crate::mover::error::MoveError;
@@ -41,13 +42,9 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
         dir,
         limits: Arc::clone(&mover.limits),
         progress: mover.moves.enter(row.id),
-        stop: mover_stop(),
+        // Not the server's: a fence that stands is ended before the server stops.
+        stop: CancellationToken::new(),
     })
-}
-
-fn mover_stop() -> tokio_util::sync::CancellationToken {
-    // Not the server's: a fence that stands is ended before the server stops.
-    tokio_util::sync::CancellationToken::new()
 }
 
 const fn needs_source_alone(state: MoveState) -> bool {

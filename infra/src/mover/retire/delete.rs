@@ -7,7 +7,7 @@ use shared::home::HomeState;
 use crate::mover::error::MoveError;
 use crate::mover::job::{End, Job};
 use crate::mover::progress::Progress;
-use crate::mover::session::{Session, number, text};
+use crate::mover::session::{Session, text};
 use crate::mover::table::Table;
 use crate::mover::throttle::Throttle;
 use crate::mover::verify::sized;
@@ -71,7 +71,7 @@ impl Deletion<'_> {
     /// Inside the transaction, with the home's row held: whatever the catalog and the owner number say, the rows of a
     /// shop that this pod may serve are never deleted.
     async fn guard(&self, session: &mut Session) -> Result<(), MoveError> {
-        let (state, _) = self.home(session).await?;
+        let state = self.home(session).await?;
         if state.as_deref() == Some(self.state.as_str()) {
             return Ok(());
         }
@@ -87,15 +87,12 @@ impl Deletion<'_> {
         })
     }
 
-    async fn home(&self, session: &mut Session) -> Result<(Option<String>, u64), MoveError> {
+    async fn home(&self, session: &mut Session) -> Result<Option<String>, MoveError> {
         let sql = format!(
-            "select state, greatest(0, timestampdiff(microsecond, changed_at, now(3)) div 1000) \
-             from shop_home where shop_id = {} for share",
+            "select state from shop_home where shop_id = {} for share",
             self.job.shop
         );
         let rows = session.rows("read the home", &sql).await?;
-        let row = rows.first();
-        let age = row.and_then(|row| number(row, 1)).unwrap_or(0);
-        Ok((row.and_then(|row| text(row, 0)), age))
+        Ok(rows.first().and_then(|row| text(row, 0)))
     }
 }

@@ -106,5 +106,9 @@ async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
     step!(Step::LeftoverDone => {
         Ok(mover.catalog.leftover_done(left).await?)
     })
-    .await
+    .await?;
+    mover.moves.leave(job.id, &job.progress);
+    // Nothing of it is needed any more; what cannot be removed costs an empty folder.
+    let _ = tokio::fs::remove_dir_all(&job.dir).await;
+    Ok(())
 }
