@@ -126,6 +126,7 @@ impl Applier {
         let mut gained = Instant::now();
         loop {
             self.throttle.pass().await?;
+            self.refresh().await?;
             let began = Instant::now();
             let seen = self.hand.source_executed().await?;
             self.hand

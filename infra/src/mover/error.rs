@@ -91,9 +91,6 @@ pub(crate) enum MoveError {
         /// Which event or transaction, and why.
         text: String,
     },
-    /// The throttle held the work back for longer than its bound.
-    #[error("{0}")]
-    HeldBack(String),
     /// A bound was reached: too many changes for the fence, no convergence, no room.
     #[error("{0}")]
     Bound(String),
@@ -150,7 +147,6 @@ impl MoveError {
             | Self::Tampered { .. }
             | Self::SchemaChanged { .. }
             | Self::Binlog { .. }
-            | Self::HeldBack(_)
             | Self::Bound(_) => Verdict::Fail,
             Self::NotOwner { .. } | Self::Stopped => Verdict::Leave,
         }

@@ -85,8 +85,8 @@ impl Throttle {
             *told.lock() = Some(reason.clone());
             let bound = self.job.limits.throttle_bound;
             if began.elapsed() > bound {
-                return Err(MoveError::HeldBack(format!(
-                    "held back for {} s because {reason}; mend that, or raise the limit in [moves], then resume",
+                return Err(MoveError::Waits(format!(
+                    "held back for {} s because {reason}; mend that, or raise the limit in [moves]",
                     bound.as_secs()
                 )));
             }

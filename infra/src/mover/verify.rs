@@ -215,6 +215,7 @@ async fn settle(
         }
         let round = ledger.round(SETTLE_AT);
         let keys: Vec<_> = round.iter().map(|(key, _)| key.clone()).collect();
+        pair.awake().await?;
         let one = std::slice::from_mut(pair);
         let different = keys::compare(job, tables, one, &keys).await?;
         comparison.settled(pair).await?;

@@ -139,7 +139,6 @@ fn against(error: MoveError) -> Failure {
         | MoveError::Bound(_)
         | MoveError::File { .. }
         | MoveError::Waits(_)
-        | MoveError::HeldBack(_)
         | MoveError::Stopped => Failure::new(Kind::Conflict, text).and("nothing was begun"),
     }
 }

@@ -123,6 +123,7 @@ impl Hand {
         const IDLE: Duration = Duration::from_millis(5);
         while !done.is_cancelled() {
             throttle.pass().await?;
+            self.refresh().await?;
             if !self.turn(ledger, applied).await? {
                 self.wait(IDLE).await?;
             }
@@ -131,7 +132,6 @@ impl Hand {
                     "more than {TOUCHED_MAX} keys changed since they were compared; move at a calmer time"
                 )));
             }
-            self.refresh().await?;
         }
         Ok(())
     }

@@ -128,16 +128,22 @@ impl Follow {
         }
     }
 
-    /// Waits until all of a set has been read.
+    /// Waits until all of a set has been read. The limit is for standing still: a run that begins anew reads a pod's
+    /// binlog of hours, and must not begin anew for that.
     pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
-        if self.wait(limit, |seen| seen.contains(set)).await? {
-            return Ok(());
+        loop {
+            let before = self.state.seen.lock().clone();
+            if self.wait(limit, |seen| seen.contains(set)).await? {
+                return Ok(());
+            }
+            if *self.state.seen.lock() == before {
+                return Err(MoveError::Timeout {
+                    pod: self.state.pod,
+                    doing: "read the binlog up to a set of transactions",
+                    limit,
+                });
+            }
         }
-        Err(MoveError::Timeout {
-            pod: self.state.pod,
-            doing: "read the binlog up to a set of transactions",
-            limit,
-        })
     }
 }
 

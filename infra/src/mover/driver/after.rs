@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use shared::gtid::GtidSet;
 use shared::moves::MoveEvent;
 use tokio::time::sleep;
 
@@ -147,11 +148,30 @@ impl Driver {
     async fn watch_source(&mut self) -> Result<(Tables, Tail), MoveError> {
         let mut session = Session::open(&self.job, &self.job.source).await?;
         let tables: Tables = discover(&mut session).await?.into();
-        let from = set_of(self.row.detail.fence_gtid.as_deref())?
-            .intersection(&session.gtid_executed().await?);
+        let executed = session.gtid_executed().await?;
         session.close().await;
-        let tail = Tail::source(&self.job, &tables, from).await?;
+        let from = set_of(self.row.detail.fence_gtid.as_deref())?.intersection(&executed);
+        let tail = match Tail::source(&self.job, &tables, from).await {
+            Err(MoveError::Binlog { text, .. }) => {
+                self.note_unseen(text, &executed).await?;
+                Tail::source(&self.job, &tables, executed).await?
+            }
+            tail => tail?,
+        };
         Ok((tables, tail))
+    }
+
+    /// A part of the source's binlog is gone: what it held nobody will know. That counts as a stray, so that an operator
+    /// decides, and the watch goes on from here.
+    async fn note_unseen(&mut self, text: String, executed: &GtidSet) -> Result<(), MoveError> {
+        let mut detail = self.row.detail.clone();
+        detail.fence_gtid = Some(executed.to_string());
+        detail.strays.push(Stray {
+            table: text,
+            gtid: String::new(),
+            at_ms: u64::try_from(now_ms()).unwrap_or_default(),
+        });
+        self.note(Step::NoteStrays, &detail).await
     }
 
     /// Reads all that the source has executed by now; says whether nothing stands against the end.

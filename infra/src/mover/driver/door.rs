@@ -44,6 +44,11 @@ impl Door {
         &mut self.session
     }
 
+    /// Both connections are there, however long they were silent.
+    pub(in crate::mover) async fn awake(&mut self) -> Result<(), MoveError> {
+        tokio::try_join!(self.session.awake(), self.watch.awake()).map(drop)
+    }
+
     /// Changes the home, within the fence's bound.
     pub(in crate::mover) async fn change(
         &mut self,

@@ -95,6 +95,8 @@ impl Driver {
         }
         self.see_target(&mut lines.target).await?;
         self.converge().await?;
+        // Their servers close what was silent for long, and the fence must not meet that.
+        tokio::try_join!(lines.door.awake(), lines.target.awake())?;
         let mut detail = self.counted();
         detail.waits = None;
         detail.record.compared_rows = self.row.detail.record.compared_rows;

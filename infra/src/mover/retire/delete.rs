@@ -52,7 +52,6 @@ impl Deletion<'_> {
             if session.number("look for rows", &any).await?.is_none() {
                 return Ok(());
             }
-            let began = Instant::now();
             session.begin_owned(self.job, self.part).await?;
             self.guard(session).await?;
             let sql = format!(
@@ -61,10 +60,14 @@ impl Deletion<'_> {
                 self.job.shop,
                 table.order_by()
             );
+            // Without the commit: it waits for a replica, however few the rows are.
+            let began = Instant::now();
             let gone = session.exec("delete rows", &sql).await?;
+            let took = began.elapsed();
             session.commit().await?;
             Progress::add(&self.job.progress.rows_deleted, gone);
-            rows = sized(rows, began.elapsed(), limits.chunk_time).min(limits.chunk_rows_max);
+            let (least, most) = (limits.chunk_rows_min.max(1), limits.chunk_rows_max.max(1));
+            rows = sized(rows, took, limits.chunk_time).clamp(least.min(most), most);
         }
     }
 

@@ -44,11 +44,13 @@ const fn idle(state: MoveState) -> bool {
 pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
     let mut changes = mover.catalog.watch_moves();
     let mut renewed = Instant::now();
+    // What the takeover was given.
+    let mut granted = mover.limits.lease;
     loop {
         let state = *gate.lock().await;
         let factor = if idle(state) { IDLE_FACTOR } else { 1 };
         let lease = mover.limits.lease * factor;
-        let due = renewed + lease / RENEWALS;
+        let due = renewed + granted / RENEWALS;
         let renew = tokio::select! {
             () = tokio::time::sleep_until(due) => true,
             _ = changes.changed() => false,
@@ -67,7 +69,7 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
         match row {
             Ok(row) if row.owner != job.owner => return Heard::Lost,
             Ok(row) if row.state != *known => return Heard::Ordered,
-            Ok(_) if renew => renewed = Instant::now(),
+            Ok(_) if renew => (renewed, granted) = (Instant::now(), lease),
             Ok(_) => {}
             Err(CatalogError::Stale(_)) => {
                 // Closed by somebody else, or taken: what stands there tells.
@@ -77,7 +79,7 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
                 };
             }
             // Nobody else can take it while the catalog takes no changes; past the lease it may be another's.
-            Err(_) if renewed.elapsed() > lease => return Heard::Lost,
+            Err(_) if renewed.elapsed() > granted => return Heard::Lost,
             Err(error) => {
                 tracing::warn!(%job.id, "the lease cannot be renewed: {}", shared::error::chain(&error));
                 tokio::time::sleep(lease / RENEWALS / 4).await;

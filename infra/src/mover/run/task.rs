@@ -142,7 +142,8 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
             Next::Leave
         }
         Ended::Heard(Heard::Ordered) => {
-            memory.faults = 0;
+            // An operator has looked at it: what was missed before counts no more.
+            *memory = Memory::default();
             Next::Again
         }
         Ended::Heard(Heard::Lost) => {
@@ -178,6 +179,10 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
             Verdict::Again | Verdict::Leave => MoveEvent::FenceMissed,
         };
         if memory.faults > 1 {
+            // A pod that is away holds up no stop: the next control server lifts the fence.
+            if mover.stop.is_cancelled() {
+                return Next::Leave;
+            }
             rest(mover, pause).await;
         }
         memory.reason = Some(Reason { event, text });
