@@ -36,6 +36,9 @@ const ANSWERED_MAX: Duration = Duration::from_secs(25);
 /// An answer that nobody waits for, on a machine that is busy; the shortest wait of those that use it is ten seconds.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
+/// How long buyers are parked while a killed primary is held down and started again.
+const PRIMARY_WINDOW: Duration = Duration::from_secs(25);
+
 /// A shop of pod 1, behind an edge of the test's own.
 struct Scene {
     shop: Shop,
@@ -265,7 +268,8 @@ async fn a_parked_shop_slows_no_other(fleet: &Fleet) -> Result<()> {
 async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
     fleet: &Fleet,
 ) -> Result<()> {
-    let park = [("window", text("25s")), ("fence_max", text("40s"))];
+    let window = text(&format!("{}s", PRIMARY_WINDOW.as_secs()));
+    let park = [("window", window), ("fence_max", text("40s"))];
     let scene = Scene::new(fleet, &park).await?;
     scene.buy("before").await?.wants(201)?;
     fleet.kill_and_hold_down("mysql-1-1").await?;
@@ -274,10 +278,21 @@ async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
         scene.shop.get("/api/v1/products").await?.wants(200)?;
         fleet.let_up("mysql-1-1").await
     };
+    let parked = Instant::now();
     let (answers, back) = join(scene.buys(0..3), back).await;
     back?;
-    for answer in answers {
-        answer?.wants(201).context("after the primary came back")?;
+    // On a machine that takes longer than the window to start a server, and not before, they are told to come back.
+    let too_slow = parked.elapsed() >= PRIMARY_WINDOW;
+    for (key, answer) in (0..3).zip(answers) {
+        let answer = answer?;
+        if too_slow && answer.status == 503 {
+            wait_until("the primary is back", RECOVER_MAX, async || {
+                scene.buy(key).await?.wants(201)
+            })
+            .await?;
+        } else {
+            answer.wants(201).context("after the primary came back")?;
+        }
     }
     scene.until_parked(0).await?;
     fleet.kill_and_hold_down("mysql-1-1").await?;

@@ -52,6 +52,7 @@ pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_
         Trade::start(&shop, CREW).await?,
         Trade::start(&near, CREW).await?,
     ];
+    let primaries = [fleet.primary(1).await?, fleet.primary(2).await?];
     let mut met = Vec::new();
     let mut pod = 1;
     for state in KILLED_IN {
@@ -61,7 +62,11 @@ pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_
         let seen = seen_in(&control, id, state).await?;
         fleet.kill_and_hold_down("control").await?;
         met.push(format!("{} at {}", state.as_str(), seen.as_str()));
-        for trade in &trades {
+        // A shop that was caught inside of its fence waits at the edge until somebody takes up its move.
+        let source = &primaries[usize::from(other(pod) == 2)];
+        let (home, _) = source.home(shop.id).await?;
+        let waits = ["fenced", "handing"].contains(&home.as_str());
+        for trade in &trades[usize::from(waits)..] {
             trade
                 .goes_on(10, RECOVER_MAX)
                 .await
