@@ -42,11 +42,6 @@ impl FailPoint {
         .await
     }
 
-    /// Whether it has happened.
-    pub fn has_happened(&self) -> bool {
-        self.file.exists()
-    }
-
     /// Lets a stopped step go on. It can happen again.
     pub fn go_on(&self) -> Result<()> {
         fs::remove_file(&self.file).with_context(|| format!("let {} go on", self.name))

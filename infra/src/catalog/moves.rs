@@ -91,8 +91,6 @@ pub(crate) struct MoveDetail {
     pub(crate) observing_since_ms: Option<i64>,
     /// An operator's word: the source's copy goes although it has strays.
     pub(crate) despite_strays: bool,
-    /// The target's rows were found wrong: another try copies all of them, also of a move back.
-    pub(crate) recopy: bool,
     /// What it took.
     pub(crate) record: MoveRecord,
     /// Changes at the source after its fence.

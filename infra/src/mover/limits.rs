@@ -36,7 +36,7 @@ const REPLICA_LAG_MAX: Duration = Duration::from_secs(1);
 const THREADS_RUNNING_MAX: u64 = 48;
 /// Free disk, as a share of the disk, below which copying waits; in percent.
 const DISK_FREE_MIN_PERCENT: u8 = 10;
-/// How long copying waits for the throttle before it says why.
+/// How long copying waits for the throttle before the reason is noted with the move.
 const THROTTLE_BOUND: Duration = Duration::from_secs(600);
 /// Open moves that copy, at a pod and in all, of one control server.
 const MOVES_PER_POD: usize = 2;

@@ -43,14 +43,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) struct Verified {
     /// Rows of the source, by chunks.
     pub(crate) rows: u64,
-    /// Chunks.
-    pub(crate) chunks: u64,
-    /// Chunks that looked different, because of changes on their way or for another reason.
-    pub(crate) chunks_looked_into: u64,
     /// Keys that differed with nothing on its way, and were put in order.
     pub(crate) keys_repaired: u64,
-    /// Registered questions that were asked.
-    pub(crate) checks: u64,
     /// Contradictions that the source has too: not the move's, but somebody should know.
     pub(crate) contradictions: Vec<String>,
 }

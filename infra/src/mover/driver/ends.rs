@@ -38,7 +38,7 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
         target,
         source_epoch: row.source_epoch,
         target_epoch: row.epoch,
-        back: row.detail.back_of.is_some() && !row.detail.recopy,
+        back: row.detail.back_of.is_some(),
         dir,
         limits: Arc::clone(&mover.limits),
         progress: mover.moves.enter(row.id),

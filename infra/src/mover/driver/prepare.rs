@@ -51,13 +51,13 @@ impl Driver {
     }
 
     /// Takes away what an earlier try of this move left at the target, so that the copy begins with nothing. The rows
-    /// that a move back finds are no leftovers, unless an earlier try found them wrong.
+    /// that a move back finds are no leftovers.
     async fn clean(&mut self) -> Result<(), MoveError> {
         let mut target = Session::open(&self.job, &self.job.target).await?;
         let found = home::look(&mut target, self.job.shop).await?;
         let tried = found
             .is_some_and(|row| row.epoch == self.job.target_epoch && row.state != HomeState::Moved);
-        if !tried && !self.row.detail.recopy || self.job.back {
+        if !tried || self.job.back {
             target.close().await;
             return Ok(());
         }

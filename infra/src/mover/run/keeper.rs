@@ -15,7 +15,7 @@ use crate::mover::job::{End, Job};
 pub(in crate::mover) type Gate = Arc<tokio::sync::Mutex<MoveState>>;
 
 /// A lease is renewed so often in its time: two renewals may fail.
-const RENEWALS: u32 = 3;
+pub(super) const RENEWALS: u32 = 3;
 /// A move that only waits (for an operator, or for time to pass) is nobody's pause: its lease is longer by this, which
 /// spares the disk.
 const IDLE_FACTOR: u32 = 4;

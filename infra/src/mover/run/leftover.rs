@@ -8,6 +8,7 @@ use shared::home::HomeState;
 use shared::moves::MoveId;
 
 use super::Mover;
+use super::keeper::RENEWALS;
 use crate::catalog::{CatalogError, Leftover, MoveRef, MoveRow};
 use crate::mover::driver::job_of;
 use crate::mover::error::MoveError;
@@ -19,8 +20,6 @@ use crate::mover::table::discover;
 
 /// Between two tries: the pod may be away for long.
 const RETRY: Duration = Duration::from_secs(2);
-/// A lease is renewed so often in its time.
-const RENEWALS: u32 = 3;
 
 /// Takes it up, if it is nobody's, and tries once.
 pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {

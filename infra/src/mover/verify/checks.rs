@@ -36,7 +36,6 @@ pub(super) async fn ask(
             "{} limit {ROWS_MAX}",
             question.replace('?', &comparison.job.shop.to_string())
         );
-        verified.checks += 1;
         let Some(shown) = shown(comparison, pair, &sql).await? else {
             continue;
         };
