@@ -14,6 +14,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::retry::Why;
 
+// The times in which a pod has no primary.
+mod absence;
 // Keeping time, and telling the lot of new routes.
 mod clock;
 // All shops: room and the slots of pods.

@@ -36,6 +36,9 @@ const ANSWERED_MAX: Duration = Duration::from_secs(25);
 /// An answer that nobody waits for, on a machine that is busy; the shortest wait of those that use it is ten seconds.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
+/// Longer than a pod's processes may find its primary one after another, as the edge has it.
+const SETTLED: Duration = Duration::from_millis(2_500);
+
 /// How long buyers are parked while a killed primary is held down and started again.
 const PRIMARY_WINDOW: Duration = Duration::from_secs(25);
 
@@ -281,24 +284,17 @@ async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
     let parked = Instant::now();
     let (answers, back) = join(scene.buys(0..3), back).await;
     back?;
-    let too_slow = parked.elapsed() >= PRIMARY_WINDOW;
-    let mut sold = 0;
-    for (key, answer) in (0..3).zip(answers) {
-        let answer = answer?;
-        if answer.status == 503 {
-            // The pod's other process may find its primary later than the first: its refusal sends a buyer away.
-            told_to_come_back(answer)?;
-            wait_until("the primary is back", RECOVER_MAX, async || {
-                scene.buy(key).await?.wants(201)
-            })
-            .await?;
-        } else {
-            answer.wants(201).context("after the primary came back")?;
-            sold += 1;
+    // Where the machine took longer to start it than a window, nobody was promised anything.
+    if parked.elapsed() < PRIMARY_WINDOW {
+        for answer in answers {
+            answer?
+                .wants(201)
+                .context("a buyer who waited for the primary")?;
         }
     }
-    ensure!(sold > 0 || too_slow, "nobody who waited was served");
     scene.until_parked(0).await?;
+    // Soon after it a refusal would still belong to the first time.
+    tokio::time::sleep(SETTLED).await;
     fleet.kill_and_hold_down("mysql-1-1").await?;
     wait_until("nobody waits again", ANSWERED_MAX, async || {
         let begun = Instant::now();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use shared::{Epoch, PodId};
 
+use super::absence::Absence;
 use super::seats::{Guest, Left, Number, Seats, Turn, Waker};
 use super::settings::{Reason, Settings};
 use crate::retry::Why;
@@ -75,8 +76,8 @@ pub(crate) struct Queue {
     refused: Instant,
     opened: Option<Instant>,
     period: Option<Period>,
-    /// When the last period of `unready` ended.
-    unready_ended: Option<Instant>,
+    /// The last time that the pod had no primary.
+    absence: Option<Absence>,
     /// When a request came last.
     touched: Instant,
 }
@@ -91,7 +92,7 @@ impl Queue {
             refused: now,
             opened: None,
             period: None,
-            unready_ended: None,
+            absence: None,
             touched: now,
         }
     }
@@ -114,10 +115,8 @@ impl Queue {
             }
             Gate::Open if self.opened.is_some_and(|opened| sent < opened) => Ok(()),
             Gate::Open => {
-                let soon = |ended: Instant| now < ended + settings.unready_gap;
-                let again = self.period.is_none() && self.unready_ended.is_some_and(soon);
-                if again && reason == Reason::Unready {
-                    return Err(Why::Gap);
+                if self.period.is_none() && reason == Reason::Unready {
+                    self.absence = Some(Absence::after(self.absence, settings, now)?);
                 }
                 self.refused = sent;
                 self.hint = None;
@@ -312,7 +311,8 @@ impl Queue {
     /// When time alone will change something.
     pub(crate) fn due(&self, settings: &Settings) -> Option<Instant> {
         if self.seats.waiting() == 0 {
-            return self.forgotten(settings);
+            let sent = self.seats.expiry(settings.slot());
+            return sent.or_else(|| self.forgotten(settings));
         }
         let gate = match self.gate {
             Gate::Open | Gate::Shut { .. } => None,
@@ -335,7 +335,7 @@ impl Queue {
         if self.seats.len() > 0 {
             return None;
         }
-        let ended = self.unready_ended.map(|ended| ended + settings.unready_gap);
+        let ended = self.absence.map(|absence| absence.known_until(settings));
         Some(match self.gate {
             Gate::Open => ended.unwrap_or(self.touched),
             Gate::Closed { .. } => self.touched + settings.known(),
@@ -343,9 +343,11 @@ impl Queue {
         })
     }
 
-    /// The period, if it has ended by now, or everything is forgotten.
+    /// The period, if it has ended by now, or everything is forgotten. Who was just sent may come back refused: the period
+    /// is not over before that.
     pub(crate) fn end(&mut self, forgotten: bool, now: Instant) -> Option<Period> {
-        let over = self.gate == Gate::Open && self.seats.waiting() == 0;
+        let nobody = self.seats.waiting() == 0 && !self.seats.is_one_on_its_way();
+        let over = self.gate == Gate::Open && nobody;
         if !over && !forgotten {
             return None;
         }
@@ -354,8 +356,10 @@ impl Queue {
             longest: self.seats.take_longest(),
             ..self.period.take()?
         };
-        if period.reason == Reason::Unready {
-            self.unready_ended = Some(now);
+        if let Some(absence) = &mut self.absence
+            && period.reason == Reason::Unready
+        {
+            absence.end(now);
         }
         Some(period)
     }

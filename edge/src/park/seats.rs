@@ -226,6 +226,11 @@ impl Seats {
         self.roles().any(|(_, role)| role == Role::Probe)
     }
 
+    /// Whether one that was sent may come back soon.
+    pub(crate) fn is_one_on_its_way(&self) -> bool {
+        self.roles().any(|(_, role)| role != Role::Late)
+    }
+
     /// How many hold a slot.
     pub(crate) fn slots(&self) -> usize {
         let slots = self.roles().filter(|(_, role)| match role {

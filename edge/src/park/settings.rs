@@ -32,6 +32,9 @@ const PROBE_FIRST: Duration = Duration::from_millis(10);
 /// A request that was sent from its seat and is not answered yet keeps others waiting for so long: a slow one must not
 /// hold up its shop.
 const SLOT: Duration = Duration::from_secs(1);
+/// The processes of a pod find its new primary within this of each other: each looks again after some tenths of a second,
+/// and a connection may take a second.
+const SETTLE: Duration = Duration::from_secs(2);
 /// What is known of a fence that nobody waits for is forgotten after this.
 const KNOWN: Duration = Duration::from_secs(1);
 /// What is known of a shop that was fenced for too long is forgotten when nobody asked for it for so long.
@@ -130,6 +133,10 @@ impl Settings {
 
     pub(crate) const fn slot(&self) -> Duration {
         SLOT
+    }
+
+    pub(crate) const fn settle(&self) -> Duration {
+        SETTLE
     }
 
     pub(crate) const fn known(&self) -> Duration {

@@ -205,6 +205,7 @@ async fn a_pod_without_primary_again_soon_is_not_waited_for() {
     let (answer, ()) = tokio::join!(rig.post(10), open);
     assert_eq!(status(&answer), "200");
     pod.does(Deed::Fence("unready".into()));
+    tokio::time::sleep(gap.settle()).await;
     let begun = Instant::now();
     is_refused(&rig.post(10).await, "takes long");
     assert!(begun.elapsed() < Duration::from_millis(100));

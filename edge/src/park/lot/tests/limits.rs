@@ -141,6 +141,81 @@ fn a_drain_that_meets_no_primary_again_goes_on_waiting() {
 }
 
 #[test]
+fn the_last_of_a_drain_may_meet_a_process_that_has_no_primary_yet() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients: Vec<_> = (0..2)
+        .map(|_| scene.try_park(1, Reason::Unready, guest()).unwrap())
+        .collect();
+    scene.after(10);
+    assert!(clients[0].goes());
+    scene.pass(&clients[0]);
+    assert!(clients[1].goes());
+    scene.after(5);
+    assert!(
+        scene.lot.take_ended().is_empty(),
+        "one is still on its way, and may come back"
+    );
+    let refused = scene.refused(1, Reason::Unready);
+    let (waker, turn) = channel();
+    let number = clients[1].number;
+    assert_eq!(scene.lot.back(refused, number, waker, scene.now), Ok(()));
+    clients[1].turn = turn;
+    // Nor is it the end for one that comes only now, and finds that process.
+    let late = scene.try_park(1, Reason::Unready, guest()).unwrap();
+    scene.after(100);
+    assert!(clients[1].goes());
+    scene.pass(&clients[1]);
+    scene.leave(&late);
+    scene.is_empty();
+}
+
+#[test]
+fn an_absence_settles_for_a_while_and_one_that_comes_and_goes_is_waited_for_only_so_long() {
+    let mut scene = Scene::new(SETTINGS);
+    let begun = scene.now;
+    let mut rounds = 0;
+    loop {
+        match scene.try_park(1, Reason::Unready, guest()) {
+            Ok(client) => scene.leave(&client),
+            Err(why) => {
+                assert_eq!(why, Why::Gap);
+                break;
+            }
+        }
+        // Another request of the shop finds the primary, and the next one does not.
+        scene.lot.scouted(shop(1), scene.now);
+        scene.after(1_900);
+        rounds += 1;
+    }
+    assert_eq!(rounds, 11);
+    assert_eq!(scene.now - begun, Duration::from_millis(20_900));
+    let mut scene = Scene::new(SETTINGS);
+    let client = scene.try_park(1, Reason::Unready, guest()).unwrap();
+    scene.leave(&client);
+    scene.lot.scouted(shop(1), scene.now);
+    scene.after(2_000);
+    let soon = scene.try_park(1, Reason::Unready, guest());
+    assert_eq!(soon.err(), Some(Why::Gap));
+    scene.is_empty();
+}
+
+#[test]
+fn a_slow_one_that_was_sent_does_not_keep_a_period_open() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut client = scene.park(1);
+    scene.after(10);
+    assert!(client.goes());
+    scene.lot.scouted(shop(1), scene.now);
+    let due = scene.after(10).unwrap();
+    assert!(scene.lot.take_ended().is_empty());
+    scene.now = due;
+    scene.lot.advance(due);
+    assert_eq!(scene.lot.take_ended().len(), 1);
+    scene.pass(&client);
+    scene.is_empty();
+}
+
+#[test]
 fn what_is_known_of_a_fence_that_nobody_waits_for_is_forgotten() {
     let mut scene = Scene::new(SETTINGS);
     let client = scene.park(1);
