@@ -16,7 +16,7 @@ use crate::api::{MoveEventRow, MoveRecord, Stray};
 mod begin;
 // What its driver does with it: taking it, steps, notes.
 mod drive;
-// What an aborted move left at its target.
+// What a move left at a pod.
 mod leftovers;
 // What an operator may order.
 mod orders;
@@ -61,7 +61,7 @@ pub(crate) struct MoveRow {
     pub(crate) actor: String,
     pub(crate) created_ms: i64,
     pub(crate) changed_ms: i64,
-    /// Since when its copy at the target waits to be deleted, after an abort.
+    /// Since when a copy that it left waits to be deleted: at the target after an abort, at a source that was gone.
     pub(crate) leftover_ms: Option<i64>,
 }
 
@@ -81,16 +81,23 @@ pub(crate) struct MoveDetail {
     pub(crate) resume: Option<ResumePoint>,
     /// What the source had executed before the first row was copied.
     pub(crate) source_from: Option<String>,
-    /// What the target had executed before its first row was written.
+    /// What the target had executed before its first row was written; later, how much of its binlog was looked at and held
+    /// no change but the mover's.
     pub(crate) target_from: Option<String>,
     /// What the source had executed once its fence stood.
     pub(crate) fence_gtid: Option<String>,
+    /// How much of the source's binlog after that was looked at: what it held of strays is in `strays`.
+    pub(crate) watched: Option<String>,
     /// What the target had executed when its home became `ready`.
     pub(crate) ready_gtid: Option<String>,
     /// When the target became the owner; the time of observation counts from here.
     pub(crate) observing_since_ms: Option<i64>,
     /// An operator's word: the source's copy goes although it has strays.
     pub(crate) despite_strays: bool,
+    /// An operator's word: the source is gone for good, and the move ends without it.
+    pub(crate) source_gone: bool,
+    /// A move back that failed: it copies everything anew.
+    pub(crate) recopy: bool,
     /// What it took.
     pub(crate) record: MoveRecord,
     /// Changes at the source after its fence.

@@ -104,7 +104,7 @@ impl Applier {
         match until {
             Until::Set(set) => {
                 self.hand
-                    .catch_up(&set, &self.ledger, &self.applied)
+                    .catch_up(&set, &self.ledger, &self.applied, None)
                     .await?;
             }
             Until::Converged => self.converge().await?,
@@ -125,14 +125,19 @@ impl Applier {
         let mut best = u64::MAX;
         let mut gained = Instant::now();
         loop {
+            let held = self.job.progress.now().throttled_ms;
             self.throttle.pass().await?;
             self.refresh().await?;
             let began = Instant::now();
             let seen = self.hand.source_executed().await?;
             self.hand
-                .catch_up(&seen, &self.ledger, &self.applied)
+                .catch_up(&seen, &self.ledger, &self.applied, Some(&self.throttle))
                 .await?;
             let took = began.elapsed();
+            if self.job.progress.now().throttled_ms != held {
+                // To be held back is not to be slow.
+                gained = Instant::now();
+            }
             if self.touched() > SETTLED_FEW || self.ledger.unsettled() > 0 {
                 self.settle_some().await?;
             }

@@ -136,9 +136,18 @@ impl Feed {
         self.state.lock().pending()
     }
 
-    /// Waits until all of a set has been read.
-    pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
-        self.follow.wait_for(set, limit).await
+    /// Whether all of a set is read, at the latest when the limit is over.
+    pub(crate) async fn reads(&self, set: &GtidSet, limit: Duration) -> Result<bool, MoveError> {
+        self.follow.wait(limit, |seen| seen.contains(set)).await
+    }
+
+    /// Waits until something beyond a set is read. The limit is for standing still.
+    pub(crate) async fn reads_beyond(
+        &self,
+        set: &GtidSet,
+        limit: Duration,
+    ) -> Result<(), MoveError> {
+        self.follow.wait_beyond(set, limit).await
     }
 }
 

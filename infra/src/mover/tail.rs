@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use shared::PodId;
 use shared::gtid::{Gtid, GtidSet};
+use tokio::time::Instant;
 
 use super::binlog::{Follow, Sink, Watch};
 use super::error::MoveError;
@@ -19,6 +20,9 @@ use crate::api::Stray;
 
 /// Strays that are kept: an operator looks at some of them, and they are in the move's record.
 const STRAYS_KEPT: usize = 100;
+/// How often it is noted how far a watcher came: one that takes the move up reads no more again than that. A note is a
+/// write of the catalog.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// How often a watcher that only waits looks again; the end of the task wakes it at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -27,6 +31,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) struct Tail {
     follow: Follow,
     strays: Arc<Mutex<Vec<Stray>>>,
+    noted: Mutex<(Instant, GtidSet)>,
 }
 
 /// What a foreign change means.
@@ -82,6 +87,7 @@ impl Tail {
             strays: Arc::clone(&strays),
         };
         Ok(Self {
+            noted: Mutex::new((Instant::now(), from.clone())),
             follow: Follow::start(end.clone(), watch, from, &job.stop, sink).await?,
             strays,
         })
@@ -104,6 +110,21 @@ impl Tail {
     /// Waits until all of a set has been read: nothing foreign was in it, or it is told.
     pub(crate) async fn wait_for(&self, set: &GtidSet, limit: Duration) -> Result<(), MoveError> {
         self.follow.wait_for(set, limit).await
+    }
+
+    /// Everything that was looked at: it held nothing foreign, or [`Self::strays`] has told it by now. To be asked first.
+    pub(crate) fn seen(&self) -> GtidSet {
+        self.follow.seen()
+    }
+
+    /// Whether it is time to note how far it came, if it came further.
+    pub(crate) fn is_to_note(&self, seen: &GtidSet) -> bool {
+        let mut noted = self.noted.lock();
+        let due = noted.0.elapsed() > NOTE_EVERY && noted.1 != *seen;
+        if due {
+            *noted = (Instant::now(), seen.clone());
+        }
+        due
     }
 
     /// The foreign changes so far, the first ones of many.

@@ -158,7 +158,7 @@ impl Applier {
         let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
         let seen = pair.source.gtid_executed().await?;
         self.hand
-            .catch_up(&seen, &self.ledger, &self.applied)
+            .catch_up(&seen, &self.ledger, &self.applied, Some(&self.throttle))
             .await?;
         let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
         keys::judge(

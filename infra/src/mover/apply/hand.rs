@@ -26,8 +26,11 @@ const BATCH_MAX: u64 = 5_000;
 /// How long the source may take to show what its binlog already told of. It does so in milliseconds; semi-synchronous
 /// replication can hold it up for as long as its replicas are away.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(20);
-/// How long the feed may take to see what the source has executed: longer than a reconnect of it.
+/// How long the feed may stand still before it has read what the source has executed: longer than a reconnect of it.
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
+/// With everything read that is to be applied there are the fewest batches, each with a commit. A feed that needs longer
+/// than this reads a binlog of minutes or hours: what it has is applied meanwhile, or it would pile up.
+const GATHER: Duration = Duration::from_millis(100);
 /// With no key to apply, how far the feed came is noted this often: a move that is taken up reads no more binlog again
 /// than that.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
@@ -91,15 +94,20 @@ impl Hand {
         self.target.awake().await
     }
 
-    /// Applies everything of a set.
+    /// Applies everything of a set, also while the feed still reads it. A fence gives no throttle: its shop waits.
     pub(in crate::mover) async fn catch_up(
         &mut self,
         set: &GtidSet,
         ledger: &Ledger,
         applied: &watch::Sender<GtidSet>,
+        throttle: Option<&Throttle>,
     ) -> Result<(), MoveError> {
-        self.feed.wait_for(set, SEEN_WITHIN).await?;
+        let whole = self.feed.reads(set, GATHER).await?;
         loop {
+            if let Some(throttle) = throttle {
+                throttle.pass().await?;
+                self.refresh().await?;
+            }
             let any = self.turn(ledger, applied).await?;
             // Batches beyond the set are not this call's.
             if applied.borrow().contains(set) && !(any && ledger.has_repairs()) {
@@ -107,6 +115,10 @@ impl Hand {
             }
             if self.job.stop.is_cancelled() {
                 return Err(MoveError::Stopped);
+            }
+            if !any && !whole {
+                let handed = applied.borrow().clone();
+                self.feed.reads_beyond(&handed, SEEN_WITHIN).await?;
             }
         }
     }

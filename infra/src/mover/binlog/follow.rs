@@ -137,12 +137,34 @@ impl Follow {
                 return Ok(());
             }
             if *self.state.seen.lock() == before {
-                return Err(MoveError::Timeout {
-                    pod: self.state.pod,
-                    doing: "read the binlog up to a set of transactions",
-                    limit,
-                });
+                return Err(self.stands_still(limit));
             }
+        }
+    }
+
+    /// Waits until something that is not in the set has been read.
+    pub(crate) async fn wait_beyond(
+        &self,
+        set: &GtidSet,
+        limit: Duration,
+    ) -> Result<(), MoveError> {
+        if self.wait(limit, |seen| !set.contains(seen)).await? {
+            Ok(())
+        } else {
+            Err(self.stands_still(limit))
+        }
+    }
+
+    /// Everything that has been read, to its last transaction's end.
+    pub(crate) fn seen(&self) -> GtidSet {
+        self.state.seen.lock().clone()
+    }
+
+    fn stands_still(&self, limit: Duration) -> MoveError {
+        MoveError::Timeout {
+            pod: self.state.pod,
+            doing: "read the binlog up to a set of transactions",
+            limit,
         }
     }
 }

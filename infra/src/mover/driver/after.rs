@@ -67,8 +67,15 @@ impl Driver {
             }
         }
         let former = self.row.detail.back_of;
-        leftover::forget_marks(&self.job, &self.job.target, former).await?;
-        leftover::forget_marks(&self.job, &self.job.source, former).await?;
+        let job = &self.job;
+        step!(Step::ForgetTargetMarks => {
+            leftover::forget_marks(job, &job.target, former).await
+        })
+        .await?;
+        step!(Step::ForgetSourceMarks => {
+            leftover::forget_marks(job, &job.source, former).await
+        })
+        .await?;
         self.at_target(Step::ReleaseTarget, &Change::Release)
             .await?;
         self.at_source(Step::ReleaseSource, &Change::Release)
@@ -92,11 +99,7 @@ impl Driver {
         let mut detail = self.row.detail.clone();
         detail.record.dump = Some(dump.display().to_string());
         if detail != self.row.detail {
-            self.row = self
-                .mover
-                .catalog
-                .note_move(&self.row, &detail, None)
-                .await?;
+            self.note(Step::NoteDump, &detail).await?;
         }
         let despite = self.row.detail.despite_strays;
         let mut deleting = std::pin::pin!(step!(Step::Delete => {
@@ -150,7 +153,9 @@ impl Driver {
         let tables: Tables = discover(&mut session).await?.into();
         let executed = session.gtid_executed().await?;
         session.close().await;
-        let from = set_of(self.row.detail.fence_gtid.as_deref())?.intersection(&executed);
+        let detail = &self.row.detail;
+        let from = detail.watched.as_deref().or(detail.fence_gtid.as_deref());
+        let from = set_of(from)?.intersection(&executed);
         let tail = match Tail::source(&self.job, &tables, from).await {
             Err(MoveError::Binlog { text, .. }) => {
                 self.note_unseen(text, &executed).await?;
@@ -165,7 +170,7 @@ impl Driver {
     /// decides, and the watch goes on from here.
     async fn note_unseen(&mut self, text: String, executed: &GtidSet) -> Result<(), MoveError> {
         let mut detail = self.row.detail.clone();
-        detail.fence_gtid = Some(executed.to_string());
+        detail.watched = Some(executed.to_string());
         detail.strays.push(Stray {
             table: text,
             gtid: String::new(),
@@ -187,6 +192,7 @@ impl Driver {
 
     /// Takes the strays that the tail has seen into the move's record; says whether there were new ones.
     async fn note_strays(&mut self, tail: &Tail) -> Result<bool, MoveError> {
+        let watched = tail.seen();
         let seen = tail.strays()?;
         let known = &self.row.detail.strays;
         let new: Vec<Stray> = seen
@@ -195,12 +201,30 @@ impl Driver {
             .take(STRAYS_KEPT.saturating_sub(known.len()))
             .collect();
         if new.is_empty() {
+            self.note_watched(tail, watched).await?;
             return Ok(false);
         }
         tracing::error!(id = %self.row.id, shop = self.job.shop.get(), count = new.len(), "strays at the source");
         let mut detail: MoveDetail = self.row.detail.clone();
+        detail.watched = Some(watched.to_string());
         detail.strays.extend(new);
         self.note(Step::NoteStrays, &detail).await?;
         Ok(true)
+    }
+
+    /// Now and then, how far the source was looked at.
+    async fn note_watched(&mut self, tail: &Tail, watched: GtidSet) -> Result<(), MoveError> {
+        if !tail.is_to_note(&watched) {
+            return Ok(());
+        }
+        let detail = MoveDetail {
+            watched: Some(watched.to_string()),
+            ..self.row.detail.clone()
+        };
+        let (catalog, row) = (&self.mover.catalog, &self.row);
+        self.row = catalog
+            .note_move(row, &detail, row.error.as_deref())
+            .await?;
+        Ok(())
     }
 }

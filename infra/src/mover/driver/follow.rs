@@ -171,10 +171,14 @@ impl Driver {
         self.note(Step::NoteStart, &detail).await
     }
 
-    /// The detail with the counters of this run.
+    /// The detail with the counters of this run, and how far it has watched the target: a run that takes the move up looks
+    /// at nothing twice.
     pub(super) fn counted(&self) -> MoveDetail {
         let now = self.job.progress.now();
         let mut detail = self.row.detail.clone();
+        if let Some(hands) = &self.hands {
+            detail.target_from = Some(hands.tail.seen().to_string());
+        }
         let record = &mut detail.record;
         record.copied_rows = record.copied_rows.max(now.rows_copied);
         record.copied_bytes = record.copied_bytes.max(now.bytes_copied);

@@ -36,6 +36,7 @@ impl Driver {
             source_from: None,
             target_from: None,
             fence_gtid: None,
+            watched: None,
             ready_gtid: None,
             ..self.row.detail.clone()
         };

@@ -44,6 +44,7 @@ impl Driver {
         };
         let mut detail = self.row.detail.clone();
         detail.fence_gtid = None;
+        detail.watched = None;
         detail.ready_gtid = None;
         self.step(event, &detail, Some(&text)).await
     }
