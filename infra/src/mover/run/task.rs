@@ -7,8 +7,8 @@ use std::time::Duration;
 use shared::moves::{MoveEvent, MoveId, MoveState};
 use tokio::time::Instant;
 
-use super::Mover;
 use super::keeper::{Gate, Heard, keep};
+use super::{Mover, heard};
 use crate::catalog::{MoveDetail, MoveRef, MoveRow};
 use crate::mover::driver::{Driver, Fences, Reason};
 use crate::mover::error::{MoveError, Verdict};
@@ -130,7 +130,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
                 Ok(()) => Ended::Over,
                 Err(error) => Ended::Fault(error),
             },
-            heard = keep(mover, &job, &gate) => Ended::Heard(heard),
+            heard = heard(keep(mover, &job, &gate)) => Ended::Heard(heard),
         }
     };
     job.stop.cancel();
@@ -183,19 +183,24 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
             if mover.stop.is_cancelled() {
                 return Next::Leave;
             }
-            rest(mover, pause).await;
+            rest(mover, id, state, pause).await;
         }
         memory.reason = Some(Reason { event, text });
         return Next::Again;
     }
-    match verdict {
-        Verdict::Leave => {}
-        Verdict::Again => note(mover, &row, &error, &text).await,
-        Verdict::Rewind => settle(mover, &row, MoveEvent::PrimaryChanged, &text).await,
-        Verdict::Fail if aborts(&row, &error) => settle(mover, &row, MoveEvent::Abort, &text).await,
-        Verdict::Fail => settle(mover, &row, MoveEvent::Fail, &text).await,
+    let event = match verdict {
+        Verdict::Leave | Verdict::Again => None,
+        Verdict::Rewind => Some(MoveEvent::PrimaryChanged),
+        Verdict::Fail if aborts(&row, &error) => Some(MoveEvent::Abort),
+        Verdict::Fail => Some(MoveEvent::Fail),
+    };
+    let mut known = state;
+    match event {
+        Some(event) => known = settle(mover, &row, event, &text).await,
+        None if verdict == Verdict::Again => note(mover, &row, &error, &text).await,
+        None => {}
     }
-    rest(mover, pause).await;
+    rest(mover, id, known, pause).await;
     if mover.stop.is_cancelled() {
         Next::Leave
     } else {
@@ -208,21 +213,32 @@ fn aborts(row: &MoveRow, error: &MoveError) -> bool {
     matches!(error, MoveError::Bound(_)) && row.state == MoveState::CatchingUp
 }
 
-async fn rest(mover: &Mover, pause: Duration) {
+/// Waits before the next try. An order to this move is followed at once; what happens to others is no reason to try again:
+/// moves whose pod is away would wake each other without an end.
+async fn rest(mover: &Mover, id: MoveId, known: MoveState, pause: Duration) {
     let until = Instant::now() + pause;
     let mut changes = mover.catalog.watch_moves();
-    tokio::select! {
-        () = tokio::time::sleep_until(until) => {}
-        () = mover.stop.cancelled() => {}
-        // An order is followed at once; anything else costs a try.
-        _ = async { changes.changed().await.ok(); changes.changed().await } => {}
+    loop {
+        let row = mover.catalog.move_row(&MoveRef::Id(id)).await;
+        if row.is_ok_and(|row| row.state != known) {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => return,
+            () = mover.stop.cancelled() => return,
+            changed = changes.changed() => if changed.is_err() {
+                return;
+            },
+        }
     }
 }
 
 /// Notes the reason, where the state has this event; where it has not, the move goes on as it is and says why it waits.
-async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) {
+/// The state in which that leaves it.
+async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) -> MoveState {
     if row.state.after(event).is_none() {
-        return keep_note(mover, row, &row.detail, text).await;
+        keep_note(mover, row, &row.detail, text).await;
+        return row.state;
     }
     let detail = row.detail.clone();
     let done = step!(Step::of(event) => {
@@ -232,8 +248,12 @@ async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) {
             .await?)
     })
     .await;
-    if let Err(error) = done {
-        tracing::warn!(id = %row.id, "not noted: {}", error.brief());
+    match done {
+        Ok(row) => row.state,
+        Err(error) => {
+            tracing::warn!(id = %row.id, "not noted: {}", error.brief());
+            row.state
+        }
     }
 }
 
