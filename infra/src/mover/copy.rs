@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::error::MoveError;
 use super::job::Job;
 use super::progress::Progress;
+use super::run::of_shop;
 use super::session::{Session, bytes, text};
 use super::table::{Key, Limit, Rows, Table, load, read, unchanged};
 use super::throttle::Throttle;
@@ -132,7 +133,8 @@ pub(crate) async fn copy_all(
     let mut loaders = JoinSet::new();
     for slot in 0..job.limits.streams.max(1) {
         let (shared, chunks) = (Arc::clone(&shared), Arc::clone(&chunks));
-        loaders.spawn(async move { load_chunks(&shared, slot, &chunks).await });
+        let load = async move { load_chunks(&shared, slot, &chunks).await };
+        loaders.spawn(of_shop(job.shop, load));
     }
     drop(chunks);
     let reader = read_tables(&shared, done, stands, throttle, to_loaders);

@@ -7,7 +7,8 @@
 //!
 //! With `PODHOST_FAILPOINT_DIR` there may be one for each shop at a time, without a new start: a file
 //! `<shop>.<step>.<place>` whose text is `what`. It is renamed to `....happened` when it happens; a stopped step goes on
-//! when that is taken away.
+//! when that is taken away. `<shop>.statement` stops before a statement at a pod, by its number: its text is how many
+//! there are up to that one. While `<shop>.deaf` is there, what drives the shop's move does not hear that it was lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -108,13 +109,11 @@ pub(crate) async fn of_shop<T>(shop: u64, work: impl Future<Output = T>) -> T {
 
 /// The shop's own point at a place, if it is there; it has happened then.
 fn own(step: Step, place: Place, wanted: impl Fn(What) -> bool) -> Option<(What, PathBuf)> {
-    let dir = PathBuf::from(std::env::var_os("PODHOST_FAILPOINT_DIR")?);
-    let shop = SHOP.try_with(|shop| *shop).ok()?;
     let place = match place {
         Place::Before => "before",
         Place::After => "after",
     };
-    let path = dir.join(format!("{shop}.{}.{place}", step.as_str()));
+    let path = of_own(&format!("{}.{place}", step.as_str()))?;
     let what = what(std::fs::read_to_string(&path).ok()?.trim()).filter(|what| wanted(*what))?;
     let happened = path.with_extension(format!("{place}.happened"));
     std::fs::rename(&path, &happened).ok()?;
@@ -158,6 +157,50 @@ async fn happen(step: Step, what: What, file: &Path) -> Result<(), MoveError> {
         }
     }
     Ok(())
+}
+
+/// Stops before a statement that changes something at a pod, if it is the one that the shop's file counts down to.
+pub(crate) async fn statement(doing: &str) {
+    // A copy's streams write at once.
+    static TURN: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    let counted = {
+        let _turn = TURN.lock();
+        counted()
+    };
+    let Some(file) = counted else { return };
+    tracing::warn!(doing, "fail point");
+    while file.exists() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn counted() -> Option<PathBuf> {
+    let file = of_own("statement")?;
+    let left: u64 = std::fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+    if left > 1 {
+        std::fs::write(&file, (left - 1).to_string()).ok()?;
+        return None;
+    }
+    let happened = file.with_extension("statement.happened");
+    std::fs::rename(&file, &happened).ok()?;
+    Some(happened)
+}
+
+/// A file of the shop whose move this task drives.
+fn of_own(name: &str) -> Option<PathBuf> {
+    let dir = PathBuf::from(std::env::var_os("PODHOST_FAILPOINT_DIR")?);
+    let shop = SHOP.try_with(|shop| *shop).ok()?;
+    Some(dir.join(format!("{shop}.{name}")))
+}
+
+/// What a keeper heard; never, where the shop's driver is deaf.
+pub(crate) async fn unless_deaf<T>(keeper: impl Future<Output = T>) -> T {
+    let heard = keeper.await;
+    if of_own("deaf").is_some_and(|file| file.exists()) {
+        tracing::warn!("fail point: not heard");
+        std::future::pending::<()>().await;
+    }
+    heard
 }
 
 /// Whether a step is to be done a second time.

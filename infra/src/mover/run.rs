@@ -155,13 +155,24 @@ async fn work_on(mover: Arc<Mover>, work: Work) {
 
 /// A task's fail points may be its shop's own.
 #[cfg(feature = "failpoints")]
-async fn of_shop(shop: ShopId, work: impl Future<Output = ()>) {
-    super::failpoint::of_shop(shop.get(), work).await;
+pub(super) async fn of_shop<T>(shop: ShopId, work: impl Future<Output = T>) -> T {
+    super::failpoint::of_shop(shop.get(), work).await
 }
 
 #[cfg(not(feature = "failpoints"))]
-fn of_shop<W: Future<Output = ()>>(_: ShopId, work: W) -> W {
+pub(super) fn of_shop<W: Future>(_: ShopId, work: W) -> W {
     work
+}
+
+/// What a keeper heard; a test may make a driver deaf.
+#[cfg(feature = "failpoints")]
+async fn heard<T>(keeper: impl Future<Output = T>) -> T {
+    super::failpoint::unless_deaf(keeper).await
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn heard<K: Future>(keeper: K) -> K {
+    keeper
 }
 
 /// All that is open, a shop that waits first.

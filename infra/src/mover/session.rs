@@ -207,6 +207,8 @@ impl Session {
         sql: &str,
         limit: Duration,
     ) -> Result<Done, MoveError> {
+        #[cfg(feature = "failpoints")]
+        super::failpoint::statement(doing).await;
         let mut conn = self.take(doing)?;
         let work = conn.query_drop(sql);
         let answer = self.bounded(limit, work).await;

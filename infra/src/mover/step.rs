@@ -91,8 +91,14 @@ steps! {
     Finish => "finish",
     /// The source's rows are dumped.
     Dump => "dump",
+    /// The catalog: where the dump is.
+    NoteDump => "note-dump",
     /// The source's rows are deleted.
     Delete => "delete",
+    /// The target forgets what the move noted there.
+    ForgetTargetMarks => "forget-target-marks",
+    /// The source does.
+    ForgetSourceMarks => "forget-source-marks",
     /// The target's home forgets the move.
     ReleaseTarget => "release-target",
     /// The source's home forgets the move; the mark stays.
@@ -111,7 +117,19 @@ steps! {
     Pause => "pause",
     /// The catalog: an operator lets it go on.
     Resume => "resume",
-    /// What an aborted move left at its target: the home there gets a new owner.
+    /// What a source that was gone has: its home there gets a new owner, and the mark.
+    GoneMark => "gone-mark",
+    /// The rows there are dumped.
+    GoneDump => "gone-dump",
+    /// They are deleted.
+    GoneDelete => "gone-delete",
+    /// The home there forgets the move; the mark stays.
+    GoneRelease => "gone-release",
+    /// The catalog: nothing is left there.
+    GoneDone => "gone-done",
+    /// What an aborted move left at its target: the catalog's row of it gets a new owner number.
+    LeftoverTake => "leftover-take",
+    /// The home there gets it.
     LeftoverTakeOver => "leftover-take-over",
     /// The rows there are deleted.
     LeftoverDelete => "leftover-delete",

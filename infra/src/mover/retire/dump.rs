@@ -12,7 +12,9 @@
 //! ```
 //!
 //! The rows take the place of rows with the same keys, so a shop that still sells at that pod must not be loaded over. The
-//! folder gets its name only once everything in it is on the disk: a `.part` is what a crash left, and is begun anew.
+//! folder gets its name only once everything in it is on the disk: until then it is the `.part` of one run, by its owner
+//! number, and what a crash left is begun anew by the next. A run that was stopped and goes on late has a folder of its
+//! own, which cannot take the place of a whole dump.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -78,15 +80,15 @@ pub(crate) async fn dump_rows(
     if whole.is_dir() {
         return Ok(whole);
     }
-    let part = dir.join(format!("{name}.part"));
-    begin(&part).map_err(|error| failed(&part, error))?;
+    let part = dir.join(format!("{name}.{}.part", job.owner));
+    begin(dir, &name, job.owner).map_err(|error| failed(&part, error))?;
     let mut session = Session::open(job, &job.source).await?;
     let begun = format!(
         "select 1 from move_mark where move_id = '{}' and part = 'retire'",
         job.id
     );
     let partial = !session.rows("read the mark", &begun).await?.is_empty();
-    let throttle = Throttle::start(job);
+    let throttle = Throttle::deleting(job, &job.source);
     let mut entries = Vec::new();
     for (number, table) in tables.iter().enumerate() {
         let file = file_name(number, &table.name);
@@ -145,14 +147,24 @@ fn file_name(number: usize, table: &str) -> String {
     format!("{number:03}-{word}.tsv.gz")
 }
 
-fn begin(part: &Path) -> std::io::Result<()> {
-    if part.exists() {
-        fs::remove_dir_all(part)?;
+/// Makes the folder of this run; what earlier ones left is of no use.
+fn begin(dir: &Path, name: &str, owner: u64) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let of_run = file.to_str().and_then(|file| {
+            file.strip_prefix(name)?
+                .strip_prefix('.')?
+                .strip_suffix(".part")
+        });
+        // Of a later run nothing is touched.
+        if of_run.is_some_and(|run| run.parse().is_ok_and(|run: u64| run <= owner)) {
+            fs::remove_dir_all(entry.path())?;
+        }
     }
     fs::DirBuilder::new()
-        .recursive(true)
         .mode(0o700)
-        .create(part)
+        .create(dir.join(format!("{name}.{owner}.part")))
 }
 
 /// A new file that only its owner may read: these are a merchant's customers.
@@ -271,7 +283,14 @@ fn finish(part: &Path, whole: &Path, manifest: &Manifest, tables: &[Table]) -> s
         file.sync_all()?;
     }
     File::open(part)?.sync_all()?;
-    fs::rename(part, whole)?;
+    if let Err(error) = fs::rename(part, whole) {
+        // Another run, of a mover that was taken for dead, has ended it first, from the same rows: none is deleted
+        // before there is a whole dump.
+        if !whole.is_dir() {
+            return Err(error);
+        }
+        fs::remove_dir_all(part)?;
+    }
     match whole.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),
@@ -299,6 +318,21 @@ mod tests {
     fn a_file_is_named_after_its_table_whatever_that_is_called() {
         assert_eq!(file_name(0, "shop_order"), "000-shop_order.tsv.gz");
         assert_eq!(file_name(12, "a/../b c`é"), "012-a----b-c--.tsv.gz");
+    }
+
+    /// A run takes away what earlier ones left of the same dump, and nothing else.
+    #[test]
+    fn a_run_begins_its_own_folder_and_leaves_a_later_ones_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = |name: &str| dir.path().join(name).is_dir();
+        for name in ["a.1.part", "a.2.part", "a.3.part", "a.dump", "ab.1.part"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("a.2.part/file"), "x").unwrap();
+        begin(dir.path(), "a", 2).unwrap();
+        assert!(!there("a.1.part") && there("a.2.part"));
+        assert!(!dir.path().join("a.2.part/file").exists());
+        assert!(there("a.3.part") && there("a.dump") && there("ab.1.part"));
     }
 
     #[test]

@@ -198,6 +198,8 @@ pub(crate) async fn load(
             .await?;
     }
     let sql = table.load_statement();
+    #[cfg(feature = "failpoints")]
+    crate::mover::failpoint::statement("load rows").await;
     let done = match session.load("load rows", &sql, rows.lines.clone()).await {
         Err(MoveError::Sql { source, .. }) => {
             return Err(refused(table, count, last, &source.to_string()));
