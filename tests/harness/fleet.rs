@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -44,6 +44,8 @@ pub struct Fleet {
     served: bool,
     /// Whether the stop left nothing behind; none before the stop.
     clean: Mutex<Option<bool>>,
+    /// Whether its home is needed to find out why a test failed.
+    kept: AtomicBool,
     announced: Mutex<Vec<Regex>>,
     shops: AtomicU32,
     /// A shop on each pod by which the harness sees whether the pod sells.
@@ -75,6 +77,7 @@ impl Fleet {
             up: Mutex::new(Some(up)),
             served: false,
             clean: Mutex::new(None),
+            kept: AtomicBool::new(false),
             announced: Mutex::new(Vec::new()),
             shops: AtomicU32::new(0),
             canaries: tokio::sync::Mutex::default(),
@@ -271,6 +274,11 @@ impl Fleet {
         self.ready().await
     }
 
+    /// A test has failed on it: its home stays when it is dropped.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
     /// Stops everything and says what remained; a second call finds nothing to do.
     pub(crate) fn shut_down(&self) -> Result<()> {
         let mut clean = self.clean.lock();
@@ -306,9 +314,12 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
+        // A test that has a fleet of its own stops it, unless it failed before.
+        let left = self.clean.lock().is_none();
         let ended = self.shut_down();
         let clean = *self.clean.lock() == Some(true);
-        let keep = !clean || std::thread::panicking() || !self.served;
+        let failed = left || self.kept.load(Ordering::Relaxed) || std::thread::panicking();
+        let keep = !clean || failed || !self.served;
         if let Some(folder) = self.folder.take()
             && (keep || std::env::var_os("PODHOST_TEST_KEEP").is_some())
         {

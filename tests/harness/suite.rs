@@ -25,6 +25,10 @@ const THREADS: usize = 2;
 const TEST_MAX: Duration = Duration::from_secs(300);
 /// The same for a long test: an hour, and what comes before and after.
 const LONG_MAX: Duration = Duration::from_secs(90 * 60);
+/// How often each test runs, one after the other; once without it. `tests/run --times` sets it.
+const TIMES: &str = "PODHOST_TEST_TIMES";
+/// A test that takes longer is told at the end of a run.
+const SLOW: Duration = Duration::from_secs(5);
 
 /// The body of a test on a shared fleet.
 pub type OnFleet = for<'a> fn(&'a Fleet) -> LocalBoxFuture<'a, Result<()>>;
@@ -130,7 +134,9 @@ struct SharedFleet {
     /// Read by tests beside each other, written by one that breaks something.
     quiet: RwLock<()>,
     left: watch::Sender<usize>,
-    times: Mutex<Vec<(Duration, &'static str)>>,
+    /// How often each test runs.
+    times: u32,
+    took: Mutex<Vec<(Duration, &'static str)>>,
 }
 
 /// Runs what the command line asks for.
@@ -147,7 +153,8 @@ pub fn run(tests: Vec<Test>) -> Result<ExitCode> {
         fleet: OnceCell::new(),
         quiet: RwLock::new(()),
         left: watch::channel(0).0,
-        times: Mutex::new(Vec::new()),
+        times: times()?,
+        took: Mutex::new(Vec::new()),
     });
     let (mut on_fleet, mut own) = (Vec::new(), Vec::new());
     for test in tests {
@@ -181,17 +188,12 @@ fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
         .split_once("::")
         .map_or(test.name, |(_, rest)| rest);
     Trial::test(name, move || {
-        let started = Instant::now();
         let counted = Counted {
             shared: &shared,
             counts: !matches!(test.body, Body::Own(_)),
         };
-        let limit = if test.long { LONG_MAX } else { TEST_MAX };
-        let run = async { tokio::time::timeout(limit, body(test, &shared)).await };
-        let ended = shared.runtime.block_on(run);
-        shared.times.lock().push((started.elapsed(), test.name));
+        let ended = shared.runtime.block_on(body(test, &shared));
         drop(counted);
-        let ended = ended.unwrap_or_else(|_| Err(anyhow!("did not end within {limit:?}")));
         ended.map_err(|e| {
             // Said again at the end; a developer need not wait for that.
             say(&format!("{}: {e:#}", test.name));
@@ -201,18 +203,36 @@ fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
     .with_ignored_flag(test.long)
 }
 
+/// Runs a test as often as is asked for, until it fails. The home of the fleet on which it failed is kept.
 async fn body(test: Test, shared: &SharedFleet) -> Result<()> {
+    for number in 1..=shared.times {
+        if shared.times > 1 {
+            say(&format!("run {number} of {}: {}", shared.times, test.name));
+        }
+        let ended = once(test, shared).await;
+        if ended.is_err()
+            && !matches!(test.body, Body::Own(_))
+            && let Some(Ok(fleet)) = shared.fleet.get()
+        {
+            fleet.keep();
+        }
+        ended.with_context(|| format!("run {number} of {}", shared.times))?;
+    }
+    Ok(())
+}
+
+async fn once(test: Test, shared: &SharedFleet) -> Result<()> {
     match test.body {
-        Body::Own(run) => run().await,
+        Body::Own(run) => timed(test, shared, run()).await,
         Body::Shares(run) => {
             let fleet = shared.fleet().await?;
             let _beside_others = shared.quiet.read().await;
-            run(fleet).await
+            timed(test, shared, run(fleet)).await
         }
         Body::Alone(run) => {
             let fleet = shared.fleet().await?;
             let _alone = shared.quiet.write().await;
-            let ended = run(fleet).await;
+            let ended = timed(test, shared, run(fleet)).await;
             let recovered = fleet
                 .restore()
                 .await
@@ -220,6 +240,19 @@ async fn body(test: Test, shared: &SharedFleet) -> Result<()> {
             ended.and(recovered)
         }
     }
+}
+
+/// A test from its turn to its end: what it waited for before is not its own time.
+async fn timed(
+    test: Test,
+    shared: &SharedFleet,
+    run: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let limit = if test.long { LONG_MAX } else { TEST_MAX };
+    let started = Instant::now();
+    let ended = tokio::time::timeout(limit, run).await;
+    shared.took.lock().push((started.elapsed(), test.name));
+    ended.unwrap_or_else(|_| Err(anyhow!("did not end within {limit:?}")))
 }
 
 /// Counts a test of the shared fleet as done, also when it panics.
@@ -263,11 +296,18 @@ fn closing(shared: &Arc<SharedFleet>) -> Trial {
     })
 }
 
-/// The slowest tests, so that the suite stays quick.
+/// The slow tests, so that the suite stays quick.
 fn print_slowest(shared: &SharedFleet) {
-    let mut times = shared.times.lock().clone();
-    times.sort_unstable_by(|a, b| b.cmp(a));
-    for (time, name) in times.iter().take(8) {
+    let mut took = shared.took.lock().clone();
+    took.sort_unstable_by(|a, b| b.cmp(a));
+    for (time, name) in took.iter().filter(|(time, _)| *time > SLOW) {
         say(&format!("{:6.1} s  {name}", time.as_secs_f64()));
+    }
+}
+
+fn times() -> Result<u32> {
+    match std::env::var(TIMES) {
+        Ok(text) => text.parse().with_context(|| format!("{TIMES}={text}")),
+        Err(_) => Ok(1),
     }
 }

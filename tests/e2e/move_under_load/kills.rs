@@ -16,8 +16,11 @@ use super::{MOVED_WITH_KILLS_MAX, SOME, close, ended, has_no_strays, other, sett
 /// How long the short test kills.
 const KILLS_SHORT: Duration = Duration::from_secs(30);
 
-/// How long the long one does.
+/// How long the long one does, unless [`SOAK`] says otherwise.
 const KILLS_LONG: Duration = Duration::from_secs(3_600);
+
+/// Seconds for which the long one kills.
+const SOAK: &str = "PODHOST_TEST_SOAK";
 
 /// Between two kills of the short test, after which moves end in peace.
 const PAUSES_SHORT: (Duration, Duration) = (Duration::from_millis(1_500), Duration::from_secs(6));
@@ -125,8 +128,12 @@ pub(super) async fn inv3_kills_at_random_during_moves_lose_and_double_nothing(
 
 /// The same for an hour, with a fleet of its own.
 pub(super) async fn an_hour_of_moves_and_kills_loses_and_doubles_nothing() -> Result<()> {
+    let how_long = match std::env::var(SOAK) {
+        Ok(text) => Duration::from_secs(text.parse().with_context(|| format!("{SOAK}={text}"))?),
+        Err(_) => KILLS_LONG,
+    };
     let fleet = Fleet::start().await?;
-    kills_at_random(&fleet, KILLS_LONG, PAUSES_LONG).await?;
+    kills_at_random(&fleet, how_long, PAUSES_LONG).await?;
     fleet.stop().await
 }
 
