@@ -29,14 +29,10 @@ const PASS_EVERY: Duration = Duration::from_millis(50);
 /// Sets kept to measure by: two minutes; a replica further behind is just far behind.
 const SAMPLES: usize = 480;
 
-/// What stands in the way at each of the two pods.
-#[derive(Debug, Default)]
-struct Looks {
-    source: Option<String>,
-    target: Option<String>,
-}
+/// What stands in the way at each pod that is watched.
+type Looks = Vec<Option<String>>;
 
-/// Watches both pods of a move while it is kept.
+/// Watches pods of a move while it is kept.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     job: Job,
@@ -45,23 +41,28 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Begins to watch.
+    /// Begins to watch both pods.
     pub(crate) fn start(job: &Job) -> Self {
-        let looks = Arc::new(Mutex::new(Looks::default()));
+        Self::of(job, [&job.source, &job.target], Disk::Counts)
+    }
+
+    /// For what only reads or deletes at one pod: the other does not matter, and on a full disk deleting makes room.
+    pub(crate) fn deleting(job: &Job, end: &End) -> Self {
+        Self::of(job, [end], Disk::IsNothing)
+    }
+
+    fn of<const N: usize>(job: &Job, ends: [&End; N], disk: Disk) -> Self {
+        let looks = Arc::new(Mutex::new(vec![None; N]));
         let mut tasks = JoinSet::new();
-        for source in [true, false] {
-            let (job, looks) = (job.clone(), Arc::clone(&looks));
+        for (number, end) in ends.into_iter().enumerate() {
+            let (job, end, looks) = (job.clone(), end.clone(), Arc::clone(&looks));
             tasks.spawn(async move {
-                let end = if source { &job.source } else { &job.target };
                 let say = |found: Option<String>| {
-                    let mut looks = looks.lock();
-                    if source {
-                        looks.source = found;
-                    } else {
-                        looks.target = found;
+                    if let Some(look) = looks.lock().get_mut(number) {
+                        *look = found;
                     }
                 };
-                watch(&job, end, say).await;
+                watch(&job, &end, disk, say).await;
             });
         }
         Self {
@@ -73,8 +74,7 @@ impl Throttle {
 
     /// What stands in the way now.
     pub(crate) fn reason(&self) -> Option<String> {
-        let looks = self.looks.lock();
-        looks.source.clone().or_else(|| looks.target.clone())
+        self.looks.lock().iter().find_map(Clone::clone)
     }
 
     /// Comes back when nothing stands in the way; past the bound with an error that says what did.
@@ -118,11 +118,19 @@ impl Asked {
     }
 }
 
-async fn watch(job: &Job, end: &End, say: impl Fn(Option<String>)) {
+/// Whether a nearly full disk stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Counts,
+    IsNothing,
+}
+
+async fn watch(job: &Job, end: &End, room: Disk, say: impl Fn(Option<String>)) {
     let mut primary = Asked::new();
     let mut replicas: Vec<Asked> = end.replicas.iter().map(|_| Asked::new()).collect();
     let mut samples = Samples::default();
-    let mut disk = None;
+    // Without a folder no disk is looked at.
+    let mut disk = (room == Disk::IsNothing).then_some(None);
     while !job.stop.is_cancelled() {
         let looked = look(job, end, &mut primary, &mut disk).await;
         // A primary that does not answer stops the move by itself; what it said last says nothing now.

@@ -2,12 +2,14 @@
 //!
 //! They are asked at the target, where rows arrive key by key and an order can be there before its items: what counts is
 //! what is still there after everything seen has been applied, in several looks. What the source shows too is not the
-//! move's doing; it is told, and stops nothing.
+//! move's doing; it is told, and stops nothing. Answers are compared whole: a part of one side's would look like a
+//! difference where the other side's part is another one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mysql_async::Row;
+use sha2::{Digest as _, Sha256};
 
 use super::{Comparison, Pair, Verified};
 use crate::mover::error::MoveError;
@@ -15,8 +17,11 @@ use crate::mover::session::{Session, bytes, text};
 
 /// Looks at one question before what all of them showed is believed.
 const LOOKS: u32 = 5;
-/// Rows of one answer: one is enough to stop, some help to see why.
-const ROWS_MAX: usize = 100;
+/// Rows of one answer that are compared: some megabytes. More are a fault of the question or of the application, which is
+/// told; the rows themselves have been compared by then.
+const ROWS_MAX: usize = 10_000;
+/// What is kept of a row; of a longer one, its beginning and a digest.
+const LINE_MAX: usize = 200;
 /// A question joins all rows of a shop.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 
@@ -27,20 +32,20 @@ pub(super) async fn ask(
     verified: &mut Verified,
 ) -> Result<(), MoveError> {
     let sql = "select name, question from move_check order by name";
+    pair.awake().await?;
     let rows = pair.target.rows("read the checks", sql).await?;
     for row in &rows {
         let (Some(name), Some(question)) = (text(row, 0), text(row, 1)) else {
             continue;
         };
         let sql = format!(
-            "{} limit {ROWS_MAX}",
-            question.replace('?', &comparison.job.shop.to_string())
+            "{} limit {}",
+            question.replace('?', &comparison.job.shop.to_string()),
+            ROWS_MAX + 1
         );
-        let Some(shown) = shown(comparison, pair, &sql).await? else {
-            continue;
-        };
         let (source, target) = (comparison.job.source.pod, comparison.job.target.pod);
-        match shown {
+        match shown(comparison, pair, &sql).await? {
+            Shown::Nothing => {}
             Shown::AtBoth(row) => {
                 let told = format!("pod {source}: not so: {name}: {row}");
                 tracing::warn!(move_id = %comparison.job.id, "{told}");
@@ -56,8 +61,10 @@ pub(super) async fn ask(
     Ok(())
 }
 
-/// A row of an answer.
+/// What a question showed, with a row of its answer.
+#[derive(Debug, PartialEq, Eq)]
 enum Shown {
+    Nothing,
     AtBoth(String),
     AtTarget(String),
 }
@@ -66,34 +73,83 @@ async fn shown(
     comparison: &Comparison<'_>,
     pair: &mut Pair,
     sql: &str,
-) -> Result<Option<Shown>, MoveError> {
-    let mut left: Option<BTreeSet<String>> = None;
+) -> Result<Shown, MoveError> {
+    let mut left: Option<Answer> = None;
     for _ in 0..LOOKS {
         let now = answer(&mut pair.target, sql).await?;
-        let still = match left {
-            None => now,
-            Some(before) => before.intersection(&now).cloned().collect(),
-        };
-        if still.is_empty() {
-            return Ok(None);
+        let still = now.still(left);
+        if still.is_nothing() {
+            return Ok(Shown::Nothing);
         }
         left = Some(still);
+        // The source's session was silent while the target answered, and both are while everything is applied.
+        pair.awake().await?;
         comparison.settled(pair).await?;
+        pair.awake().await?;
     }
     let source = answer(&mut pair.source, sql).await?;
-    let left = left.unwrap_or_default();
-    let only = left.iter().find(|row| !source.contains(*row));
-    Ok(match only {
-        Some(row) => Some(Shown::AtTarget(row.clone())),
-        None => left.first().cloned().map(Shown::AtBoth),
-    })
+    pair.awake().await?;
+    Ok(left.map_or(Shown::Nothing, |left| left.beside(&source)))
 }
 
-async fn answer(session: &mut Session, sql: &str) -> Result<BTreeSet<String>, MoveError> {
+/// An answer, in lines.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Whole(BTreeSet<String>),
+    /// More rows than are compared, and one of them.
+    Many(String),
+}
+
+impl Answer {
+    fn of(mut lines: impl Iterator<Item = String>) -> Self {
+        let whole: BTreeSet<String> = lines.by_ref().take(ROWS_MAX).collect();
+        match lines.next() {
+            Some(line) => Self::Many(line),
+            None => Self::Whole(whole),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::Whole(lines) if lines.is_empty())
+    }
+
+    /// What this look shows of what those before it showed.
+    fn still(self, before: Option<Self>) -> Self {
+        match (before, self) {
+            (Some(Self::Whole(before)), Self::Whole(now)) => {
+                Self::Whole(before.intersection(&now).cloned().collect())
+            }
+            // Of many rows it is not known which they were: those of the smaller answer are looked at.
+            (Some(Self::Whole(lines)), Self::Many(_))
+            | (None | Some(Self::Many(_)), Self::Whole(lines)) => Self::Whole(lines),
+            (None | Some(Self::Many(_)), Self::Many(line)) => Self::Many(line),
+        }
+    }
+
+    /// What it means that the target still shows this and the source that.
+    fn beside(self, source: &Self) -> Shown {
+        let many = |line| format!("{line}, and more than {ROWS_MAX} others");
+        match (self, source) {
+            (Self::Whole(target), Self::Whole(source)) => {
+                match target.iter().find(|line| !source.contains(*line)) {
+                    Some(line) => Shown::AtTarget(line.clone()),
+                    None => target
+                        .into_iter()
+                        .next()
+                        .map_or(Shown::Nothing, Shown::AtBoth),
+                }
+            }
+            (Self::Many(line), Self::Whole(_)) => Shown::AtTarget(many(line)),
+            (Self::Whole(_) | Self::Many(_), Self::Many(line)) => Shown::AtBoth(many(line.clone())),
+        }
+    }
+}
+
+async fn answer(session: &mut Session, sql: &str) -> Result<Answer, MoveError> {
     let rows = session
         .rows_within("ask a check", sql, ANSWER_WITHIN)
         .await?;
-    Ok(rows.iter().map(line).collect())
+    Ok(Answer::of(rows.iter().map(line)))
 }
 
 /// A row in a line.
@@ -103,5 +159,61 @@ fn line(row: &Row) -> String {
         Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
     };
     let values: Vec<String> = (0..row.len()).map(value).collect();
-    values.join(", ")
+    short(values.join(", "))
+}
+
+/// Two lines that differ stay different.
+fn short(line: String) -> String {
+    if line.len() <= LINE_MAX {
+        return line;
+    }
+    let digest = Sha256::digest(line.as_bytes());
+    let digest: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let begin = line.get(..line.floor_char_boundary(LINE_MAX));
+    format!("{}... ({digest})", begin.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(numbers: std::ops::Range<usize>) -> Answer {
+        Answer::of(numbers.map(|n| format!("{n:06}")))
+    }
+
+    /// The longer each looks, the less is left; a contradiction of the source too is told, another one ends the move.
+    #[test]
+    fn what_stays_at_the_target_alone_is_a_difference() {
+        let left = lines(0..10).still(None);
+        let left = lines(5..20).still(Some(left));
+        assert_eq!(left, lines(5..10));
+        assert!(lines(30..40).still(Some(lines(0..3))).is_nothing());
+        assert_eq!(
+            lines(5..10).beside(&lines(0..10)),
+            Shown::AtBoth("000005".into())
+        );
+        assert_eq!(
+            lines(5..10).beside(&lines(6..10)),
+            Shown::AtTarget("000005".into())
+        );
+    }
+
+    /// However many contradict at both sides, and whichever of them each server tells first.
+    #[test]
+    fn many_rows_at_both_sides_are_no_difference() {
+        let (some, others) = (lines(0..9_000), lines(0..9_000));
+        assert!(matches!(some.still(None).beside(&others), Shown::AtBoth(_)));
+        let (many, others) = (lines(0..20_000), lines(20_000..40_000));
+        let left = others.still(Some(many));
+        assert!(matches!(left.beside(&lines(5..30_000)), Shown::AtBoth(_)));
+        let few = lines(0..20_000).beside(&lines(0..3));
+        assert!(matches!(few, Shown::AtTarget(_)), "{few:?}");
+    }
+
+    #[test]
+    fn long_rows_stay_different() {
+        let (a, b) = ("ü".repeat(500) + "a", "ü".repeat(500) + "b");
+        assert_ne!(short(a.clone()), short(b));
+        assert!(short(a).len() < LINE_MAX + 40);
+    }
 }
