@@ -4,7 +4,7 @@
 //! The unit of the control server is rewritten and started anew, so that any running fleet can be used.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -103,49 +103,84 @@ impl Fleet {
     pub async fn with_failpoint(&self, name: &str) -> Result<FailPoint> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = self.home().join("units").join(format!("{UNIT}.toml"));
-        let unit = fs::read_to_string(&path).context("read the unit of the control server")?;
-        let file = self.home().join(format!("failpoint-{number}"));
-        let point = FailPoint {
+        let revision = format!("failpoint-{number}");
+        let file = self.home().join(&revision);
+        let variables = [
+            format!("PODHOST_FAILPOINT={name}"),
+            format!("PODHOST_FAILPOINT_FILE={}", file.display()),
+        ];
+        let unit = self.failpoints_run(&revision, &variables, None).await?;
+        Ok(FailPoint {
             name: name.to_owned(),
             file,
             unit,
-        };
-        let mut changed: Table = point.unit.parse().context("the control server's unit")?;
-        let command = changed.get("command").and_then(Value::as_array);
-        let arguments = command.context("a unit without a command")?.iter().skip(1);
-        let mut words: Vec<Value> = vec![
-            "/usr/bin/env".into(),
-            format!("PODHOST_FAILPOINT={name}").into(),
-            format!("PODHOST_FAILPOINT_FILE={}", point.file.display()).into(),
-            binary(BINARY)?.display().to_string().into(),
-        ];
-        words.extend(arguments.cloned());
-        changed.insert("command".into(), Value::Array(words));
-        changed.insert("revision".into(), format!("failpoint-{number}").into());
-        self.control_runs_as(&changed.to_string()).await?;
-        Ok(point)
+        })
     }
 
     /// Starts the control server anew with fail points that can be set for one shop at a time, while it runs.
     pub async fn with_own_failpoints(&self) -> Result<OwnFailPoints> {
-        let path = self.home().join("units").join(format!("{UNIT}.toml"));
-        let unit = fs::read_to_string(&path).context("read the unit of the control server")?;
+        self.with_own_failpoints_and_moves::<i64>(&[]).await
+    }
+
+    /// The same with values of its own in the `[moves]` table of `control.toml`.
+    pub async fn with_own_failpoints_and_moves<V: Clone + Into<Value>>(
+        &self,
+        moves: &[(&str, V)],
+    ) -> Result<OwnFailPoints> {
         let folder = self.home().join("failpoints");
         fs::create_dir_all(&folder).context("make a folder for fail points")?;
+        let variables = [format!("PODHOST_FAILPOINT_DIR={}", folder.display())];
+        let config = if moves.is_empty() {
+            None
+        } else {
+            Some(self.control_config_with(moves)?)
+        };
+        let unit = self
+            .failpoints_run("failpoints", &variables, config.as_deref())
+            .await?;
+        Ok(OwnFailPoints { folder, unit })
+    }
+
+    /// A copy of the control server's config beside it, with other values for moves.
+    fn control_config_with<V: Clone + Into<Value>>(&self, moves: &[(&str, V)]) -> Result<PathBuf> {
+        let path = self.home().join("control/control.toml");
+        let text = fs::read_to_string(&path).context("read control.toml")?;
+        let mut config: Table = text.parse().context("read control.toml")?;
+        let numbers = moves
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone().into()));
+        config.insert("moves".into(), Value::Table(numbers.collect()));
+        let own = path.with_file_name("control-own.toml");
+        fs::write(&own, config.to_string()).context("write a config")?;
+        Ok(own)
+    }
+
+    /// Starts the control server anew as the binary with fail points; the unit as it was.
+    async fn failpoints_run(
+        &self,
+        revision: &str,
+        variables: &[String],
+        config: Option<&Path>,
+    ) -> Result<String> {
+        let path = self.home().join("units").join(format!("{UNIT}.toml"));
+        let unit = fs::read_to_string(&path).context("read the unit of the control server")?;
         let mut changed: Table = unit.parse().context("the control server's unit")?;
         let command = changed.get("command").and_then(Value::as_array);
         let arguments = command.context("a unit without a command")?.iter().skip(1);
-        let mut words: Vec<Value> = vec![
-            "/usr/bin/env".into(),
-            format!("PODHOST_FAILPOINT_DIR={}", folder.display()).into(),
-            binary(BINARY)?.display().to_string().into(),
-        ];
+        let mut words: Vec<Value> = vec!["/usr/bin/env".into()];
+        words.extend(variables.iter().map(|it| it.as_str().into()));
+        words.push(binary(BINARY)?.display().to_string().into());
         words.extend(arguments.cloned());
+        if let Some(config) = config
+            && let Some(last) = words.last_mut()
+        {
+            // `serve --config <file>`.
+            *last = config.display().to_string().into();
+        }
         changed.insert("command".into(), Value::Array(words));
-        changed.insert("revision".into(), "failpoints".into());
+        changed.insert("revision".into(), revision.into());
         self.control_runs_as(&changed.to_string()).await?;
-        Ok(OwnFailPoints { folder, unit })
+        Ok(unit)
     }
 
     /// Starts the control server as it was before.
@@ -164,7 +199,7 @@ impl Fleet {
     }
 
     /// Writes the control server's unit, and waits until it runs like that and answers.
-    async fn control_runs_as(&self, unit: &str) -> Result<()> {
+    pub(crate) async fn control_runs_as(&self, unit: &str) -> Result<()> {
         #[derive(Deserialize)]
         struct Run {
             revision: String,

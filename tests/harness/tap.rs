@@ -29,6 +29,15 @@ pub enum Moment {
     /// The connection stays open and silent from the first such statement on, sent and not answered: a client that
     /// is stuck inside of a transaction.
     Held,
+    /// The same, and whatever becomes of the client, the server never hears of it: a machine that is gone.
+    Vanished,
+}
+
+impl Moment {
+    /// Whether it springs at the statement itself, with the transaction open.
+    const fn inside(self) -> bool {
+        matches!(self, Self::Held | Self::Vanished)
+    }
 }
 
 /// What springs, once.
@@ -171,6 +180,11 @@ async fn requests(
                 let _ = to.write_all(&packet).await;
                 return;
             }
+            Some(Moment::Vanished) => {
+                let _ = to.write_all(&packet).await;
+                // Until the server hangs up.
+                std::future::pending::<()>().await;
+            }
             Some(Moment::CommitAnswered | Moment::Held) => {}
         }
         if to.write_all(&packet).await.is_err() {
@@ -225,8 +239,8 @@ fn note_request(packet: &[u8], session: &Mutex<Session>, shared: &Shared) -> Opt
         .position(|part| part.trim_start().starts_with("commit"));
     let ends = commit.is_some();
     let hit = |trap: &Trap| {
-        let held = trap.moment == Moment::Held && statement.contains(&trap.word);
-        let committed = trap.moment != Moment::Held
+        let held = trap.moment.inside() && statement.contains(&trap.word);
+        let committed = !trap.moment.inside()
             && ends
             && session.transaction.iter().any(|s| s.contains(&trap.word));
         held || committed
@@ -242,7 +256,7 @@ fn note_request(packet: &[u8], session: &Mutex<Session>, shared: &Shared) -> Opt
         // Each statement up to the COMMIT answers with one packet; then hang up.
         Some(Moment::CommitAnswered) => Some(commit.unwrap_or(0) + 1),
         // The client stays connected and hears nothing more until it or the server hangs up.
-        Some(Moment::Held) => Some(usize::MAX),
+        Some(Moment::Held | Moment::Vanished) => Some(usize::MAX),
         Some(Moment::BeforeCommit | Moment::CommitSent) | None => None,
     };
     if ends || statement.starts_with("rollback") {
