@@ -1,17 +1,19 @@
 //! Shops that move while they sell: nobody notices, whatever is killed nothing is lost or doubled, and what a move leaves
 //! behind is what it took along.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::future::{try_join, try_join_all};
 use shared::moves::{MoveId, MoveState};
 use tests::chaos::{Chaos, Silence, Wire};
+use tests::failpoint::FailPoint;
 use tests::fleet::{RECOVER_MAX, say};
-use tests::moves::{ControlDoor, MOVED_MAX, Moving, differences, rows_of};
+use tests::moves::{ControlDoor, Copies, MOVED_MAX, Moving, differences, rows_of};
 use tests::own_edge::OwnEdge;
 use tests::suite::Test;
 use tests::trade::{CREW, Closed, Crew, Trade};
-use tests::{Call, Fleet, Shop, status, tests, wait_until};
+use tests::{Call, Fleet, Server, Shop, status, tests, wait_until};
 
 // The same with kills.
 mod kills;
@@ -37,8 +39,11 @@ pub(crate) fn list() -> Vec<Test> {
 /// Ten times there or back.
 const TRIPS: u32 = 10;
 
-/// Acts of a shop's clients between two orders of an operator.
-const SOME: usize = 40;
+/// Acts of a shop's clients between two orders of an operator: each of them has done something by then.
+const SOME: usize = 12;
+
+/// Acts of a trade that is to leave rows of every kind behind.
+const MANY: usize = 100;
 
 /// A move that meets kill after kill: each costs it a restart of what it leans on, a takeover, and what was compared.
 const MOVED_WITH_KILLS_MAX: Duration = Duration::from_secs(270);
@@ -131,11 +136,12 @@ async fn shops_that_are_empty_idle_or_only_read_move_as_they_are(fleet: &Fleet) 
         fleet.shop(1).await?,
         fleet.shop(1).await?,
     );
-    for (shop, crew) in [(&idle, CREW), (&read, CREW)] {
-        let trade = Trade::start(shop, crew).await?;
-        trade.goes_on(3 * SOME, MOVED_MAX).await?;
-        close([trade], false).await?;
-    }
+    let traded = async |shop: &Shop| {
+        let trade = Trade::start(shop, CREW).await?;
+        trade.goes_on(MANY, MOVED_MAX).await?;
+        close([trade], false).await
+    };
+    try_join(traded(&idle), traded(&read)).await?;
     let readers = Crew {
         buyers: 0,
         clerk: false,
@@ -144,45 +150,41 @@ async fn shops_that_are_empty_idle_or_only_read_move_as_they_are(fleet: &Fleet) 
     };
     let reading = Trade::start(&read, readers).await?;
     let servers = [fleet.primary(1).await?, fleet.primary(2).await?];
-    for shop in [&empty, &idle, &read] {
-        let shop_id = shop.id;
-        events_are_relayed(fleet, shop).await?;
-        let before = rows_of(&servers[0], shop_id).await?;
-        let there = fleet.move_shop(shop, 2).await?;
-        let (kept, arrived) = (
-            rows_of(&servers[0], shop_id).await?,
-            rows_of(&servers[1], shop_id).await?,
-        );
-        for (what, copies) in [
-            ("kept at the source", &kept),
-            ("brought to the target", &arrived),
-        ] {
-            let found = differences(&before, copies);
-            ensure!(found.is_empty(), "{}: {what}: {found:?}", shop.handle);
-        }
-        let back = fleet.move_shop(shop, 1).await?;
-        ensure!(back.back_of == Some(there.id), "it is not a move back");
-        fleet.finish_move(back.id).await?;
-        let found = differences(&before, &rows_of(&servers[0], shop_id).await?);
-        ensure!(
-            found.is_empty(),
-            "{}: after its return: {found:?}",
-            shop.handle
-        );
-        let left: usize = rows_of(&servers[1], shop_id)
-            .await?
-            .values()
-            .map(Vec::len)
-            .sum();
-        ensure!(left == 0, "{}: {left} rows are left behind", shop.handle);
-    }
+    let trips = [&empty, &idle, &read].map(|shop| there_and_back(fleet, shop, &servers));
+    try_join_all(trips).await?;
     reading.goes_on(SOME, MOVED_MAX).await?;
     close([reading], false).await.map(drop)
 }
 
+/// A shop whose rows nobody changes goes to the other pod and comes back.
+async fn there_and_back(fleet: &Fleet, shop: &Shop, servers: &[Server; 2]) -> Result<()> {
+    let [source, target] = servers;
+    events_are_relayed(source, shop).await?;
+    let before = rows_of(source, shop.id).await?;
+    let there = fleet.move_shop(shop, 2).await?;
+    for (what, server) in [
+        ("kept at the source", source),
+        ("brought to the target", target),
+    ] {
+        let found = differences(&before, &rows_of(server, shop.id).await?);
+        ensure!(found.is_empty(), "{}: {what}: {found:?}", shop.handle);
+    }
+    let back = fleet.move_shop(shop, 1).await?;
+    ensure!(back.back_of == Some(there.id), "it is not a move back");
+    fleet.finish_move(back.id).await?;
+    let found = differences(&before, &rows_of(source, shop.id).await?);
+    ensure!(
+        found.is_empty(),
+        "{}: after its return: {found:?}",
+        shop.handle
+    );
+    let left: usize = rows_of(target, shop.id).await?.values().map(Vec::len).sum();
+    ensure!(left == 0, "{}: {left} rows are left behind", shop.handle);
+    Ok(())
+}
+
 /// Relaying an event changes its row.
-async fn events_are_relayed(fleet: &Fleet, shop: &Shop) -> Result<()> {
-    let primary = fleet.primary(1).await?;
+async fn events_are_relayed(primary: &Server, shop: &Shop) -> Result<()> {
     let waiting = format!(
         "select count(*) from outbox where shop_id = {} and waiting is not null",
         shop.id
@@ -196,7 +198,8 @@ async fn events_are_relayed(fleet: &Fleet, shop: &Shop) -> Result<()> {
 }
 
 /// Under load a move is stopped for a moment when its target is ready and nobody sells there yet: both pods have the same
-/// rows, to the byte. The source keeps them as they were, whatever is sold at the target. Nobody notices the stop.
+/// rows, to the byte. The source keeps them as they were, whatever is sold at the target. Nobody notices the stop but by
+/// waiting, and for how long is in the move's record.
 async fn inv3_a_target_starts_from_what_its_source_had_at_the_fence(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let servers = [fleet.primary(1).await?, fleet.primary(2).await?];
@@ -210,10 +213,10 @@ async fn inv3_a_target_starts_from_what_its_source_had_at_the_fence(fleet: &Flee
             _ => (&servers[1], &servers[0]),
         };
         let id = fleet.order_move(&shop, to).await?;
-        point.happens(MOVED_MAX).await?;
-        let kept = rows_of(source, shop.id).await?;
-        let arrived = rows_of(target, shop.id).await?;
-        point.go_on()?;
+        let (copies, held) = inside_the_fence(&control, &point, id, [source, target], &shop)
+            .await
+            .with_context(|| format!("to pod {to}"))?;
+        let [kept, arrived] = copies;
         let found = differences(&kept, &arrived);
         ensure!(found.is_empty(), "to pod {to}: {found:?}");
         has_no_strays(
@@ -221,6 +224,7 @@ async fn inv3_a_target_starts_from_what_its_source_had_at_the_fence(fleet: &Flee
                 .reaches(id, &[MoveState::Observing], MOVED_MAX)
                 .await?,
         )?;
+        parks_are_told(&control, id, held).await?;
         trade.goes_on(SOME, MOVED_MAX).await?;
         let found = differences(&kept, &rows_of(source, shop.id).await?);
         ensure!(found.is_empty(), "the source's copy has changed: {found:?}");
@@ -228,6 +232,51 @@ async fn inv3_a_target_starts_from_what_its_source_had_at_the_fence(fleet: &Flee
     fleet.without_failpoint(point).await?;
     close([trade], false).await?;
     settled(&control, &shop).await
+}
+
+/// The rows of both pods while the move stands at a fail point inside of its fence, and for how long it stood there. A
+/// machine on which that takes longer than a fence may gets another one: the mover has tried again by itself.
+async fn inside_the_fence(
+    control: &ControlDoor,
+    point: &FailPoint,
+    id: MoveId,
+    servers: [&Server; 2],
+    shop: &Shop,
+) -> Result<([Copies; 2], Duration)> {
+    /// Fences that may be lifted before the test gives up.
+    const TRIES: usize = 5;
+    for _ in 0..TRIES {
+        point.happens(MOVED_MAX).await?;
+        let since = Instant::now();
+        let tries = control.show(id).await?.took("fence_tries");
+        let [source, target] = servers.map(|server| rows_of(server, shop.id));
+        let (kept, arrived) = try_join(source, target).await?;
+        let now = control.show(id).await?;
+        let held = since.elapsed();
+        point.go_on()?;
+        if now.state == MoveState::Cutover && now.took("fence_tries") == tries {
+            return Ok(([kept, arrived], held));
+        }
+    }
+    bail!("{TRIES} fences were lifted before the rows were read")
+}
+
+/// What the edges parked stands in the move's record: they tell it once the requests have gone on.
+async fn parks_are_told(control: &ControlDoor, id: MoveId, held: Duration) -> Result<()> {
+    wait_until(
+        "the edge has told what it parked",
+        RECOVER_MAX,
+        async || {
+            let moving = control.show(id).await?;
+            let parked = moving.took("requests_parked");
+            ensure!(parked >= Some(1), "{parked:?} were parked");
+            let longest = moving.took("longest_park_ms").map(Duration::from_millis);
+            // Each of the shop's clients was asking all the time.
+            ensure!(longest > Some(held / 2), "{longest:?} of {held:?}");
+            Ok(())
+        },
+    )
+    .await
 }
 
 /// Two shops change places, at once, and back: each pod is source and target at the same time.
@@ -245,8 +294,9 @@ async fn inv3_two_shops_pass_each_other_under_load(fleet: &Fleet) -> Result<()> 
     }
     close(trades, false).await?;
     let control = ControlDoor::of(fleet).await?;
-    settled(&control, &a).await?;
-    settled(&control, &b).await
+    try_join(settled(&control, &a), settled(&control, &b))
+        .await
+        .map(drop)
 }
 
 /// An edge that hears nothing of the catalog any more. After one move it follows the mark, and its buyers notice nothing;

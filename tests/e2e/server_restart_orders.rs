@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
+use futures::future::{try_join, try_join_all};
 use tests::fleet::RECOVER_MAX;
 use tests::load::{Load, reconcile};
 use tests::suite::Test;
@@ -22,13 +22,6 @@ const PRIMARY: &str = "mysql-1-1";
 const REPLICAS: [&str; 2] = ["mysql-1-2", "mysql-1-3"];
 /// The control server looks twice a second: four seconds are eight chances to open what must stay shut.
 const STAYS_SHUT_FOR: Duration = Duration::from_secs(4);
-
-async fn all_down(fleet: &Fleet) -> Result<()> {
-    let units = [PRIMARY, REPLICAS[0], REPLICAS[1]];
-    try_join_all(units.map(|unit| fleet.kill_and_hold_down(unit)))
-        .await
-        .map(drop)
-}
 
 async fn answers(server: &Server) -> Result<()> {
     wait_until("a started server answers", RECOVER_MAX, async || {
@@ -55,42 +48,39 @@ async fn opens(server: &Server) -> Result<()> {
     .await
 }
 
-/// Six orders of three servers, each after a kill of all three under load. A primary alone stays shut; with a replica
-/// that has all of its transactions it opens; every acknowledged order is there.
+/// Six orders of three servers, three at each pod, each after a kill of all three under load. A primary alone stays shut;
+/// with a replica that has all of its transactions it opens; every acknowledged order is there.
 async fn inv3_servers_started_again_in_each_order_miss_nothing(fleet: &Fleet) -> Result<()> {
-    let shop = fleet.shop(1).await?;
+    // By their numbers; 1 is the primary.
+    let one = started_again(fleet, 1, [[1, 2, 3], [2, 1, 3], [3, 2, 1]]);
+    let two = started_again(fleet, 2, [[1, 3, 2], [3, 1, 2], [2, 3, 1]]);
+    try_join(one, two).await.map(drop)
+}
+
+async fn started_again(fleet: &Fleet, pod: u32, orders: [[u32; 3]; 3]) -> Result<()> {
+    let unit = |number: u32| format!("mysql-{pod}-{number}");
+    let shop = fleet.shop(pod).await?;
     let mug = shop.product("Mug", "1.00", 100_000).await?;
-    let primary = fleet.primary(1).await?;
-    let [first, second] = REPLICAS;
-    for (round, order) in [
-        [PRIMARY, first, second],
-        [PRIMARY, second, first],
-        [first, PRIMARY, second],
-        [first, second, PRIMARY],
-        [second, PRIMARY, first],
-        [second, first, PRIMARY],
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    let primary = fleet.primary(pod).await?;
+    for order in orders {
         let load = Load::start(&shop, &mug, 4);
         load.sells(15, RECOVER_MAX)
             .await
-            .with_context(|| format!("round {round}"))?;
-        all_down(fleet).await?;
-        for unit in order {
-            fleet.let_up(unit).await?;
-            // Only the first two rounds have the primary alone; once is enough of four seconds.
-            if unit == PRIMARY && round == 0 {
+            .with_context(|| format!("pod {pod}, before {order:?}"))?;
+        try_join_all([1, 2, 3].map(async |number| fleet.kill_and_hold_down(&unit(number)).await))
+            .await?;
+        for (place, number) in order.into_iter().enumerate() {
+            fleet.let_up(&unit(number)).await?;
+            if (number, place) == (1, 0) {
                 stays_shut(&primary, "without a replica").await?;
             }
         }
         opens(&primary)
             .await
-            .with_context(|| format!("{order:?}"))?;
+            .with_context(|| format!("pod {pod}, {order:?}"))?;
         load.sells(5, RECOVER_MAX)
             .await
-            .with_context(|| format!("after {order:?}"))?;
+            .with_context(|| format!("pod {pod}, after {order:?}"))?;
         let seen = load.stop().await?;
         // One of the two processes sold; the other may still be about to find the primary again.
         let stored = wait_until("the orders are listed", RECOVER_MAX, async || {
@@ -100,7 +90,7 @@ async fn inv3_servers_started_again_in_each_order_miss_nothing(fleet: &Fleet) ->
         for (key, id) in &seen.orders {
             ensure!(
                 stored.contains(id),
-                "{order:?}: order {id} of {key} is gone"
+                "pod {pod}, {order:?}: order {id} of {key} is gone"
             );
         }
     }

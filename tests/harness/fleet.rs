@@ -328,11 +328,14 @@ impl Drop for Fleet {
                 folder.keep().display()
             ));
         }
-        // A fleet that never served has failed its test by that; a second failure would hide the first.
+        // A fleet that never served, or whose test has failed, is not a failure more: it would hide the first one.
         if let Err(fault) = ended
             && self.served
             && !std::thread::panicking()
         {
+            if failed {
+                return say(&format!("{fault:#}"));
+            }
             #[expect(
                 clippy::panic,
                 reason = "a fleet that leaves something behind fails its test"

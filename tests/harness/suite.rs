@@ -1,9 +1,10 @@
-//! The list of tests, the fleet they share, and the run.
+//! The list of tests, the fleets they take turns on, and the run.
 //!
-//! Tests that `share` a fleet run beside each other on it, each with shops of its own. Tests that break something run
-//! `alone` on the same fleet, and the fleet must have recovered before the next one starts. Tests with a fleet of
-//! their `own` start it themselves. The shared fleet is started by the first test that needs it; a closing test, which
-//! cannot be filtered out, stops it and fails when something remains.
+//! Tests run beside each other, each with a fleet to itself for its time. Most take one of the run's fleets, which are
+//! started when they are first needed, and stay. A test that `shares` one leaves it as it found it, but for shops of its
+//! own. A test that breaks something works `alone`: after it the fleet must recover. Tests with a fleet of their `own`, or
+//! with none, start it themselves. A closing test, which cannot be filtered out, stops the fleets and fails when
+//! something remains.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,13 +15,15 @@ use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Failed, Trial};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, RwLock, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::Fleet;
 use crate::fleet::say;
 
 /// Two cores carry two tests; more would only make deadlines tight.
 const THREADS: usize = 2;
+/// A fleet for each of them: a test that waits for a server to come back holds up no other.
+const FLEETS: usize = THREADS;
 /// No test takes nearly as long; a hang is cut here and its place named.
 const TEST_MAX: Duration = Duration::from_secs(300);
 /// The same for a long test: an hour, and what comes before and after.
@@ -30,7 +33,7 @@ const TIMES: &str = "PODHOST_TEST_TIMES";
 /// A test that takes longer is told at the end of a run.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// The body of a test on a shared fleet.
+/// The body of a test on one of the run's fleets.
 pub type OnFleet = for<'a> fn(&'a Fleet) -> LocalBoxFuture<'a, Result<()>>;
 /// The body of a test without one.
 pub type OnNothing = fn() -> LocalBoxFuture<'static, Result<()>>;
@@ -57,7 +60,7 @@ impl std::fmt::Debug for Test {
 }
 
 impl Test {
-    /// Runs beside others on the shared fleet.
+    /// Takes one of the run's fleets as it is, and leaves it so.
     pub const fn shares(name: &'static str, body: OnFleet) -> Self {
         Self {
             name,
@@ -66,7 +69,7 @@ impl Test {
         }
     }
 
-    /// Breaks something of the shared fleet.
+    /// Breaks something of one of the run's fleets.
     pub const fn alone(name: &'static str, body: OnFleet) -> Self {
         Self {
             name,
@@ -127,12 +130,15 @@ macro_rules! one_test {
     };
 }
 
-/// The fleet of the tests that share one.
-struct SharedFleet {
+/// What the tests of a run have in common.
+struct Suite {
     runtime: Runtime,
-    fleet: OnceCell<Result<Fleet, String>>,
-    /// Read by tests beside each other, written by one that breaks something.
-    quiet: RwLock<()>,
+    fleets: [OnceCell<Result<Fleet, String>>; FLEETS],
+    /// The fleets that no test works on; the last one is taken first, so that a short run starts only one.
+    idle: Mutex<Vec<usize>>,
+    /// As many permits as there are idle ones.
+    turns: Semaphore,
+    /// Tests that need one of them and have not ended.
     left: watch::Sender<usize>,
     /// How often each test runs.
     times: u32,
@@ -148,17 +154,18 @@ pub fn run(tests: Vec<Test>) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("start a runtime")?;
-    let shared = Arc::new(SharedFleet {
+    let suite = Arc::new(Suite {
         runtime,
-        fleet: OnceCell::new(),
-        quiet: RwLock::new(()),
+        fleets: [const { OnceCell::const_new() }; FLEETS],
+        idle: Mutex::new((0..FLEETS).rev().collect()),
+        turns: Semaphore::new(FLEETS),
         left: watch::channel(0).0,
         times: times()?,
         took: Mutex::new(Vec::new()),
     });
     let (mut on_fleet, mut own) = (Vec::new(), Vec::new());
     for test in tests {
-        let trial = trial(test, &shared);
+        let trial = trial(test, &suite);
         let runs = !args.is_filtered_out(&trial) && (args.list || !args.is_ignored(&trial));
         match test.body {
             Body::Shares(_) | Body::Alone(_) if runs => on_fleet.push(trial),
@@ -168,20 +175,21 @@ pub fn run(tests: Vec<Test>) -> Result<ExitCode> {
     }
     own.retain(|trial| !args.is_filtered_out(trial));
     if !on_fleet.is_empty() && !args.list {
-        shared.left.send_replace(on_fleet.len());
-        on_fleet.push(closing(&shared));
+        suite.left.send_replace(on_fleet.len());
+        on_fleet.push(closing(&suite));
     }
-    on_fleet.append(&mut own);
+    // First, so that never more fleets run than tests, and one more.
+    own.append(&mut on_fleet);
     // The names were filtered above, so that the closing test stays.
     args.filter = None;
     args.skip.clear();
-    let conclusion = libtest_mimic::run(&args, on_fleet);
-    print_slowest(&shared);
+    let conclusion = libtest_mimic::run(&args, own);
+    print_slowest(&suite);
     Ok(conclusion.exit_code())
 }
 
-fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
-    let shared = Arc::clone(shared);
+fn trial(test: Test, suite: &Arc<Suite>) -> Trial {
+    let suite = Arc::clone(suite);
     // `e2e::routing::x` is `routing::x` for its reader.
     let name = test
         .name
@@ -189,10 +197,10 @@ fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
         .map_or(test.name, |(_, rest)| rest);
     Trial::test(name, move || {
         let counted = Counted {
-            shared: &shared,
+            suite: &suite,
             counts: !matches!(test.body, Body::Own(_)),
         };
-        let ended = shared.runtime.block_on(body(test, &shared));
+        let ended = suite.runtime.block_on(body(test, &suite));
         drop(counted);
         ended.map_err(|e| {
             // Said again at the end; a developer need not wait for that.
@@ -203,102 +211,120 @@ fn trial(test: Test, shared: &Arc<SharedFleet>) -> Trial {
     .with_ignored_flag(test.long)
 }
 
-/// Runs a test as often as is asked for, until it fails. The home of the fleet on which it failed is kept.
-async fn body(test: Test, shared: &SharedFleet) -> Result<()> {
-    for number in 1..=shared.times {
-        if shared.times > 1 {
-            say(&format!("run {number} of {}: {}", shared.times, test.name));
+/// Runs a test as often as is asked for, until it fails.
+async fn body(test: Test, suite: &Suite) -> Result<()> {
+    let times = suite.times;
+    for number in 1..=times {
+        if times > 1 {
+            say(&format!("run {number} of {times}: {}", test.name));
         }
-        let ended = once(test, shared).await;
-        if ended.is_err()
-            && !matches!(test.body, Body::Own(_))
-            && let Some(Ok(fleet)) = shared.fleet.get()
-        {
-            fleet.keep();
-        }
-        ended.with_context(|| format!("run {number} of {}", shared.times))?;
+        let ended = once(test, suite).await;
+        ended.map_err(|e| match times {
+            1 => e,
+            _ => e.context(format!("run {number} of {times}")),
+        })?;
     }
     Ok(())
 }
 
-async fn once(test: Test, shared: &SharedFleet) -> Result<()> {
-    match test.body {
-        Body::Own(run) => timed(test, shared, run()).await,
-        Body::Shares(run) => {
-            let fleet = shared.fleet().await?;
-            let _beside_others = shared.quiet.read().await;
-            timed(test, shared, run(fleet)).await
-        }
-        Body::Alone(run) => {
-            let fleet = shared.fleet().await?;
-            let _alone = shared.quiet.write().await;
-            let ended = timed(test, shared, run(fleet)).await;
-            let recovered = fleet
-                .restore()
-                .await
-                .context("the fleet has recovered after the test");
-            ended.and(recovered)
-        }
+async fn once(test: Test, suite: &Suite) -> Result<()> {
+    let (run, breaks) = match test.body {
+        Body::Own(run) => return timed(test, suite, run()).await,
+        Body::Shares(run) => (run, false),
+        Body::Alone(run) => (run, true),
+    };
+    let turn = suite.turn().await?;
+    let fleet = turn.fleet().await?;
+    let mut ended = timed(test, suite, run(fleet)).await;
+    if breaks {
+        let recovered = fleet.restore().await;
+        ended = ended.and(recovered.context("the fleet has recovered after the test"));
     }
+    if ended.is_err() {
+        fleet.keep();
+    }
+    ended
 }
 
 /// A test from its turn to its end: what it waited for before is not its own time.
-async fn timed(
-    test: Test,
-    shared: &SharedFleet,
-    run: impl Future<Output = Result<()>>,
-) -> Result<()> {
+async fn timed(test: Test, suite: &Suite, run: impl Future<Output = Result<()>>) -> Result<()> {
     let limit = if test.long { LONG_MAX } else { TEST_MAX };
     let started = Instant::now();
     let ended = tokio::time::timeout(limit, run).await;
-    shared.took.lock().push((started.elapsed(), test.name));
+    suite.took.lock().push((started.elapsed(), test.name));
     ended.unwrap_or_else(|_| Err(anyhow!("did not end within {limit:?}")))
 }
 
-/// Counts a test of the shared fleet as done, also when it panics.
+/// Counts a test of the run's fleets as done, also when it panics.
 struct Counted<'a> {
-    shared: &'a SharedFleet,
+    suite: &'a Suite,
     counts: bool,
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         if self.counts {
-            self.shared.left.send_modify(|left| *left -= 1);
+            self.suite.left.send_modify(|left| *left -= 1);
         }
     }
 }
 
-impl SharedFleet {
-    async fn fleet(&self) -> Result<&Fleet> {
+/// A fleet for the time of a test; given back when it is dropped.
+struct Turn<'a> {
+    suite: &'a Suite,
+    index: usize,
+}
+
+impl Suite {
+    async fn turn(&self) -> Result<Turn<'_>> {
+        self.turns.acquire().await.context("a turn")?.forget();
+        let index = self.idle.lock().pop().context("an idle fleet")?;
+        Ok(Turn { suite: self, index })
+    }
+}
+
+impl<'a> Turn<'a> {
+    async fn fleet(&self) -> Result<&'a Fleet> {
         let start = || async { Fleet::start().await.map_err(|e| format!("{e:#}")) };
-        // A fleet that does not start fails every test at once instead of being tried by each.
-        let started = self.fleet.get_or_init(start).await;
+        let cell = self.suite.fleets.get(self.index).context("a fleet")?;
+        // A fleet that does not start fails every test on it at once instead of being tried by each.
+        let started = cell.get_or_init(start).await;
         started
             .as_ref()
-            .map_err(|e| anyhow!("the shared fleet did not start: {e}"))
+            .map_err(|e| anyhow!("the run's fleet did not start: {e}"))
     }
 }
 
-fn closing(shared: &Arc<SharedFleet>) -> Trial {
-    let shared = Arc::clone(shared);
-    Trial::test("the_shared_fleet_leaves_nothing_behind", move || {
-        let mut left = shared.left.subscribe();
-        let wait = shared.runtime.block_on(left.wait_for(|left| *left == 0));
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.suite.idle.lock().push(self.index);
+        self.suite.turns.add_permits(1);
+    }
+}
+
+fn closing(suite: &Arc<Suite>) -> Trial {
+    let suite = Arc::clone(suite);
+    Trial::test("the_shared_fleets_leave_nothing_behind", move || {
+        let mut left = suite.left.subscribe();
+        let wait = suite.runtime.block_on(left.wait_for(|left| *left == 0));
         wait.map_err(|e| Failed::from(e.to_string()))?;
-        match shared.fleet.get() {
-            Some(Ok(fleet)) => fleet
-                .shut_down()
-                .map_err(|e| Failed::from(format!("{e:#}"))),
-            Some(Err(e)) => Err(e.clone().into()),
-            None => Ok(()),
+        let mut faults = Vec::new();
+        for fleet in suite.fleets.iter().filter_map(OnceCell::get) {
+            match fleet {
+                Ok(fleet) => faults.extend(fleet.shut_down().err().map(|e| format!("{e:#}"))),
+                Err(e) => faults.push(e.clone()),
+            }
         }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(faults.join("\n").into())
     })
 }
 
 /// The slow tests, so that the suite stays quick.
-fn print_slowest(shared: &SharedFleet) {
-    let mut took = shared.took.lock().clone();
+fn print_slowest(suite: &Suite) {
+    let mut took = suite.took.lock().clone();
     took.sort_unstable_by(|a, b| b.cmp(a));
     for (time, name) in took.iter().filter(|(time, _)| *time > SLOW) {
         say(&format!("{:6.1} s  {name}", time.as_secs_f64()));

@@ -238,6 +238,7 @@ fn answers_beyond_the_allowed_are_found() {
         Told::Status(503, Again::Later),
         Told::Status(409, Again::Later),
         Told::Status(502, Again::Unsaid),
+        Told::Status(504, Again::Later),
     ] {
         account.told = BTreeMap::from([(told, 1)]);
         assert_eq!(account.wrong_answers(false).len(), 1, "{told:?}");
