@@ -233,19 +233,26 @@ impl Change<'_> {
             moves,
             begun,
         } = self;
-        sqlx::raw_sql("commit").execute(&mut *conn).await?;
-        metrics::histogram!(metric::CATALOG_COMMIT_SECONDS).record(begun.elapsed().as_secs_f64());
-        if let Some(version) = version {
-            catalog.changed.send_if_modified(|last| {
-                let newer = version > *last;
-                *last = version.max(*last);
-                newer
-            });
-        }
-        if moves {
-            catalog.moves.send_modify(|count| *count += 1);
-        }
-        Ok(())
+        let (changed, woken) = (catalog.changed.clone(), catalog.moves.clone());
+        let commit = async move {
+            sqlx::raw_sql("commit").execute(&mut *conn).await?;
+            metrics::histogram!(metric::CATALOG_COMMIT_SECONDS)
+                .record(begun.elapsed().as_secs_f64());
+            if let Some(version) = version {
+                changed.send_if_modified(|last| {
+                    let newer = version > *last;
+                    *last = version.max(*last);
+                    newer
+                });
+            }
+            if moves {
+                woken.send_modify(|count| *count += 1);
+            }
+            Ok::<(), CatalogError>(())
+        };
+        // Whoever asked for it may be dropped meanwhile; what is committed is told all the same.
+        let committed = tokio::spawn(commit).await;
+        committed.unwrap_or(Err(CatalogError::Storage(sqlx::Error::WorkerCrashed)))
     }
 }
 

@@ -61,7 +61,9 @@ pub(crate) mod verify;
 // The source's copy: dumped and deleted.
 pub(crate) mod retire;
 
-// What an aborted move left at its target.
+// Whether a pod answers at all.
+pub(crate) mod gone;
+// What a move left at a pod that does not own the shop.
 pub(crate) mod leftover;
 
 // From state to state.

@@ -2,7 +2,8 @@
 //!
 //! A move brings a shop from its owner, the source at epoch n, to a target at the epoch that the move reserved when it was
 //! created (n+1 or later). [`MoveState::after`] is the whole meaning of the words; whoever drives a move does the side
-//! effects, asks the table for the next state and writes it to the catalog.
+//! effects, asks the table for the next state and writes it to the catalog. [`MoveState::ordered`] is the table of what an
+//! operator may order in which state.
 
 use std::fmt;
 use std::str::FromStr;
@@ -139,6 +140,32 @@ impl ResumePoint {
     }
 }
 
+/// What an operator orders of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Stop where nobody's writes are touched.
+    Pause,
+    /// Go on from where it was paused; a failed one from the beginning.
+    Resume,
+    /// Undo it.
+    Abort,
+    /// End the time of observation: the source's copy goes.
+    Finish,
+    /// The source is gone for good: end it without that.
+    SourceGone,
+}
+
+impl Order {
+    /// All of them, for tests.
+    pub const ALL: [Self; 5] = [
+        Self::Pause,
+        Self::Resume,
+        Self::Abort,
+        Self::Finish,
+        Self::SourceGone,
+    ];
+}
+
 impl MoveState {
     /// All of them: tests walk this list so that a new state cannot be forgotten.
     pub const ALL: [Self; 13] = [
@@ -214,6 +241,57 @@ impl MoveState {
             | Self::Aborting
             | Self::Aborted
             | Self::Failed => None,
+        }
+    }
+
+    /// The state after an operator's order, which may be the same one; `None` where it is refused. `resume` is where a paused
+    /// move goes on. What a state alone does not tell is refused beside this table: an abort in `cutover` once the target
+    /// owns the shop and a source that is gone before that, strays, a source that answers.
+    pub const fn ordered(self, order: Order, resume: Option<ResumePoint>) -> Option<Self> {
+        let deletes = matches!(resume, Some(ResumePoint::Retiring));
+        match order {
+            Order::Pause => match self {
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Retiring
+                | Self::Paused => Some(Self::Paused),
+                Self::Fenced
+                | Self::Cutover
+                | Self::Observing
+                | Self::Done
+                | Self::Aborting
+                | Self::Aborted
+                | Self::Failed => None,
+            },
+            Order::Resume => match (self, resume) {
+                (Self::Paused, Some(point)) => Some(point.state()),
+                (Self::Paused, None) | (Self::Failed, _) => Some(Self::Preparing),
+                _ => None,
+            },
+            Order::Abort => match self {
+                Self::Paused if deletes => None,
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Fenced
+                | Self::Cutover
+                | Self::Paused
+                | Self::Failed
+                | Self::Aborting => Some(Self::Aborting),
+                Self::Observing | Self::Retiring | Self::Done | Self::Aborted => None,
+            },
+            Order::Finish => match self {
+                Self::Observing | Self::Retiring => Some(Self::Retiring),
+                _ => None,
+            },
+            Order::SourceGone => match self {
+                Self::Cutover => Some(Self::Cutover),
+                Self::Observing | Self::Retiring => Some(Self::Retiring),
+                _ => None,
+            },
         }
     }
 
@@ -364,5 +442,44 @@ mod tests {
             let pausable = state.after(MoveEvent::Pause).is_some();
             assert_eq!(state.resume_point().is_some(), pausable, "{state}");
         }
+    }
+
+    /// An order changes a state only by an event that the other table has there.
+    #[test]
+    fn what_is_ordered_is_an_event_of_the_state() {
+        let points = [
+            None,
+            Some(ResumePoint::Preparing),
+            Some(ResumePoint::Copying),
+            Some(ResumePoint::CatchingUp),
+            Some(ResumePoint::Retiring),
+        ];
+        for state in MoveState::ALL {
+            for (order, resume) in Order::ALL
+                .into_iter()
+                .flat_map(|order| points.map(|point| (order, point)))
+            {
+                let point = resume.unwrap_or(ResumePoint::Preparing);
+                let event = match order {
+                    Order::Pause => MoveEvent::Pause,
+                    Order::Resume => MoveEvent::Resume(point),
+                    Order::Abort => MoveEvent::Abort,
+                    Order::Finish | Order::SourceGone => MoveEvent::Finish,
+                };
+                let next = state.ordered(order, resume);
+                if let Some(next) = next.filter(|next| *next != state) {
+                    let told = if state == MoveState::Failed && order == Order::Resume {
+                        state.after(MoveEvent::Resume(ResumePoint::Preparing))
+                    } else {
+                        state.after(event)
+                    };
+                    assert_eq!(Some(next), told, "{state} {order:?}");
+                } else if next.is_none() && !state.is_open() {
+                    assert_eq!(state.after(event), None, "{state} {order:?}");
+                }
+            }
+        }
+        let deletes = Some(ResumePoint::Retiring);
+        assert_eq!(MoveState::Paused.ordered(Order::Abort, deletes), None);
     }
 }

@@ -4,7 +4,7 @@
 //! [`MoveState::after`](shared::moves::MoveState::after).
 
 use shared::home::HomeState;
-use shared::moves::{MoveEvent, MoveState, ResumePoint};
+use shared::moves::{MoveEvent, MoveState, Order, ResumePoint};
 
 use crate::pods;
 use crate::safeguards::Safeguards;
@@ -125,6 +125,9 @@ pub(crate) fn step(
     if event == MoveEvent::Undone {
         mv.leftover = Some(mv.target);
     }
+    if event == MoveEvent::Retired && mv.source_gone {
+        mv.leftover = Some(mv.source);
+    }
     if event == MoveEvent::Prepared {
         // What an earlier try noted is about rows that are gone.
         mv.from = None;
@@ -212,26 +215,17 @@ pub(crate) fn finish(s: &mut State, number: u8) -> Option<()> {
 }
 
 /// An operator's word that the source is gone for good, once the target owns the shop: the hand-over does without it, and the
-/// move ends with what it left there. The product has no such order yet: this is the way on that it lacks.
+/// move ends with what it left there.
 pub(crate) fn source_gone(s: &mut State, number: u8) -> Option<()> {
     if !switched(s, number) {
         return None;
     }
     let mv = mv_mut(s, number);
-    if mv.state == MoveState::Cutover {
-        let first = !mv.source_gone;
-        mv.source_gone = true;
-        return first.then_some(());
-    }
-    let retiring = if mv.state == MoveState::Observing {
-        mv.state.after(MoveEvent::Finish)?
-    } else {
-        mv.state
-    };
-    mv.state = retiring.after(MoveEvent::Retired)?;
-    mv.leftover = Some(mv.source);
+    let next = mv.state.ordered(Order::SourceGone, mv.resume)?;
+    let changes = next != mv.state || !mv.source_gone;
+    mv.state = next;
     mv.source_gone = true;
-    Some(())
+    changes.then_some(())
 }
 
 /// An operator's order to freeze the shop, or to open it again; refused while a move holds the shop up.

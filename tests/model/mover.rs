@@ -39,6 +39,7 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8, why: Why
         MoveState::Preparing | MoveState::Fenced | MoveState::Cutover => {
             Pc::Home(Change::TakeSource)
         }
+        MoveState::Retiring if mv.source_gone => Pc::Home(Change::TakeTarget),
         _ if g.take_over => Pc::Home(Change::TakeSource),
         MoveState::Copying
         | MoveState::CatchingUp
@@ -285,6 +286,9 @@ fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
         Change::TakeSource if standing => Pc::Step(Step::Stopped),
         Change::TakeSource => Pc::Home(Change::TakeTarget),
         Change::TakeTarget if standing => Pc::Home(Change::Serving),
+        Change::TakeTarget if at == MoveState::Retiring && it.source_gone => {
+            Pc::Home(Change::ReleaseTarget)
+        }
         Change::TakeTarget if at == MoveState::Retiring => work(g, s, mv),
         Change::TakeTarget => Pc::Home(Change::Incoming),
         Change::Incoming => work(g, s, mv),
@@ -320,6 +324,7 @@ fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
             }
             Pc::Step(Step::HandedOver)
         }
+        Change::ReleaseTarget if it.source_gone => Pc::Step(Step::Retired),
         Change::ReleaseTarget => Pc::Home(Change::ReleaseSource),
         Change::ReleaseSource if at == MoveState::Done => Pc::Step(Step::LeftoverDone),
         Change::ReleaseSource => Pc::Step(Step::Retired),

@@ -66,7 +66,10 @@ pub struct Move {
     pub record: MoveRecord,
     /// Changes at the source after its fence, which nobody should have made.
     pub strays: Vec<Stray>,
-    /// Since when its copy at the target waits to be deleted, after an abort.
+    /// Its source is gone for good: it ends without it.
+    #[serde(default)]
+    pub source_gone: bool,
+    /// Since when a copy that it left waits to be deleted: at the target after an abort, at a source that was gone.
     #[serde(with = "time::serde::rfc3339::option")]
     pub leftover_since: Option<OffsetDateTime>,
     /// Who ordered it.
@@ -206,6 +209,10 @@ pub struct MoveFinish {
     /// Delete the source's copy although it was changed after the fence; what was changed there is lost.
     #[serde(default)]
     pub despite_strays: bool,
+    /// The source is gone for good: the move ends without it. Refused while the target does not own the shop, and while a
+    /// server of the source answers.
+    #[serde(default)]
+    pub source_gone: bool,
 }
 
 /// Something that happened to a move.

@@ -52,7 +52,7 @@ pub enum MoveCommand {
         #[arg(value_name = "MOVE")]
         reference: String,
     },
-    /// End the time of observation: the copy at the former pod is dumped and deleted
+    /// End the time of observation: the copy at the former pod is dumped and deleted, or given up with that pod
     Finish {
         /// Id, the beginning of it, or the shop
         #[arg(value_name = "MOVE")]
@@ -60,6 +60,9 @@ pub enum MoveCommand {
         /// Also if that copy was changed after the shop had left
         #[arg(long)]
         despite_strays: bool,
+        /// The former pod is gone for good: end the move without it. What it has of the shop is deleted should it come back
+        #[arg(long, conflicts_with = "despite_strays")]
+        source_gone: bool,
     },
 }
 

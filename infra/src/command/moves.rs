@@ -28,8 +28,12 @@ pub async fn run(cx: &Context, command: MoveCommand) -> anyhow::Result<()> {
         MoveCommand::Finish {
             reference,
             despite_strays,
+            source_gone,
         } => {
-            let wish = MoveFinish { despite_strays };
+            let wish = MoveFinish {
+                despite_strays,
+                source_gone,
+            };
             let it = control.move_finish(&reference, &wish).await?;
             Ok(cx.out.result(&it, print::headline)?)
         }

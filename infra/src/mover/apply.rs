@@ -61,8 +61,9 @@ pub(crate) enum Until {
     Set(GtidSet),
 }
 
-/// Owns the feed, and its connections, for one run of a mover. After an error, and when a call was dropped before it ended,
-/// it is of no use: a new one takes up the work where the target's mark stands.
+/// Owns the feed, and its connections. A call that was dropped before it ended, or that failed, loses nothing but the
+/// connections that it used: what was taken from the feed and is not known to be applied is applied again. A comparison of
+/// all rows begins anew then. A new one takes up the work where the target's mark stands.
 pub(crate) struct Applier {
     pub(super) job: Job,
     pub(super) tables: Arc<[Table]>,
@@ -97,6 +98,12 @@ impl Applier {
             throttle: Throttle::start(job),
             pairs,
         })
+    }
+
+    /// The next run goes on with it, under its own owner number, which is in the target's home by now.
+    pub(crate) const fn renumber(&mut self, owner: u64) {
+        self.job.owner = owner;
+        self.hand.renumber(owner);
     }
 
     /// Applies; gives the set up to which everything is at the target.

@@ -23,6 +23,8 @@ mod ends;
 mod prepare;
 // Copying, catching up, verifying.
 mod follow;
+// What a run leaves to the next one.
+mod kept;
 // The source's home: who holds it up.
 mod door;
 // The fence, and the hand-over inside it.
@@ -38,6 +40,8 @@ pub(super) use door::Door;
 pub(super) use ends::{end_of, job_of};
 pub(super) use fence::Fences;
 use follow::Hands;
+pub(super) use kept::Kept;
+pub(super) use recover::HOME_CACHED;
 
 /// Why a fence that stands is to be lifted.
 #[derive(Debug, Clone)]
@@ -70,6 +74,8 @@ pub(super) struct Driver {
     turn: Option<Turn>,
     /// What works on the rows.
     hands: Option<Hands>,
+    /// Whether everything is there that a run needs before it touches a row.
+    ready: bool,
 }
 
 impl Driver {
@@ -79,9 +85,11 @@ impl Driver {
         row: MoveRow,
         gate: Gate,
         reason: Option<Reason>,
+        kept: Option<Kept>,
     ) -> Result<Self, MoveError> {
         let job = job_of(mover, &row).await?;
-        Ok(Self {
+        let kept = kept.filter(|kept| kept.fits(&row, &job));
+        let mut driver = Self {
             mover: Arc::clone(mover),
             row,
             job,
@@ -92,17 +100,16 @@ impl Driver {
             incoming: None,
             turn: None,
             hands: None,
-        })
+            ready: false,
+        };
+        if let Some(kept) = kept {
+            driver.take_up(kept);
+        }
+        Ok(driver)
     }
 
     pub(super) fn job(&self) -> &Job {
         &self.job
-    }
-
-    /// The row as this run last saw it.
-    pub(super) fn into_row(self) -> MoveRow {
-        self.mover.moves.leave(self.row.id, &self.job.progress);
-        self.row
     }
 
     /// Drives until the move is over.

@@ -19,7 +19,11 @@ use crate::catalog::Planned;
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// Asks both pods. Changes nothing.
-pub(crate) async fn dry_run(mover: &Arc<Mover>, planned: &Planned) -> Result<MoveCheck, MoveError> {
+pub(crate) async fn dry_run(
+    mover: &Arc<Mover>,
+    planned: &Planned,
+    observe: Duration,
+) -> Result<MoveCheck, MoveError> {
     let Planned {
         shop,
         target,
@@ -34,12 +38,14 @@ pub(crate) async fn dry_run(mover: &Arc<Mover>, planned: &Planned) -> Result<Mov
         source_epoch: shop.epoch,
         target_epoch: shop.epoch.next(),
         back: back_of.is_some(),
+        observe,
+        source_gone: false,
         dir: mover.dir.clone(),
         limits: Arc::clone(&mover.limits),
         progress: Arc::new(Progress::default()),
         stop: CancellationToken::new(),
     };
-    let checked = tokio::time::timeout(WITHIN, Box::pin(preflight::check(&job))).await;
+    let checked = tokio::time::timeout(WITHIN, Box::pin(preflight::check(&job, preflight::Documents::Ask))).await;
     let estimate = checked.map_err(|_| MoveError::Timeout {
         pod: job.source.pod,
         doing: "asking whether the shop can move",

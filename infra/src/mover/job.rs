@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use shared::moves::MoveId;
@@ -31,6 +32,10 @@ pub(crate) struct Job {
     pub(crate) target_epoch: Epoch,
     /// The shop comes back: the target has its old rows, and its home an older mark.
     pub(crate) back: bool,
+    /// How long the source's copy is kept after the hand-over, for a move back.
+    pub(crate) observe: Duration,
+    /// An operator's word: the source is gone for good.
+    pub(crate) source_gone: bool,
     /// The folder of this move's files on the control server's disk: keys that do not fit into memory.
     pub(crate) dir: PathBuf,
     /// Sizes, times and rates.

@@ -51,8 +51,17 @@ pub(crate) struct TableEstimate {
     pub(crate) bytes: u64,
 }
 
+/// Whether all documents of the shop are looked into, which reads all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Documents {
+    /// Before a move is taken on.
+    Ask,
+    /// They were a moment ago, and the copy asks the same of each row.
+    Asked,
+}
+
 /// Asks everything. Changes nothing. The error names every reason.
-pub(crate) async fn check(job: &Job) -> Result<Estimate, MoveError> {
+pub(crate) async fn check(job: &Job, look_into: Documents) -> Result<Estimate, MoveError> {
     let mut reasons = Vec::new();
     if job.source.pod == job.target.pod {
         reasons.push(format!("the shop is at pod {} already", job.source.pod));
@@ -82,11 +91,17 @@ pub(crate) async fn check(job: &Job) -> Result<Estimate, MoveError> {
         &mut reasons,
     )
     .await?;
-    for table in &survey_a.tables {
+    for table in (look_into == Documents::Ask)
+        .then_some(&survey_a.tables)
+        .into_iter()
+        .flatten()
+    {
         documents(&mut source, job, table, &mut reasons).await?;
     }
     let estimate = estimate(&mut source, job, &survey_a.tables).await?;
     servers::keeps_binlogs(job.source.pod, &settings_a, &estimate, &mut reasons);
+    let (to, observe) = (job.target.pod, job.observe);
+    servers::keeps_way_back(to, observe, &settings_b, &estimate, &mut reasons);
     room(&mut target, job, &estimate, &mut reasons).await;
     target::look(&mut target, job, &survey_b.tables, &mut reasons).await?;
     source.close().await;

@@ -38,6 +38,13 @@ impl Moves {
         progress
     }
 
+    /// The next run of a move goes on with the counters of the one before.
+    pub(crate) fn go_on(&self, id: MoveId, progress: &Arc<Progress>) {
+        if let Some(entry) = self.0.lock().get_mut(&id) {
+            entry.progress = Arc::clone(progress);
+        }
+    }
+
     /// The run has ended, unless a later one has taken its place.
     pub(crate) fn leave(&self, id: MoveId, progress: &Arc<Progress>) {
         let mut all = self.0.lock();

@@ -56,7 +56,7 @@ pub(crate) struct Mover {
     pub(super) moves: Arc<Moves>,
     pub(super) caps: Caps,
     /// Fences at once.
-    pub(super) fences: Semaphore,
+    pub(super) fences: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
 }
 
@@ -79,7 +79,7 @@ impl Mover {
             force,
             moves,
             caps: Caps::new(limits.moves_per_pod, limits.moves_max),
-            fences: Semaphore::new(limits.fences_max),
+            fences: Arc::new(Semaphore::new(limits.fences_max)),
             limits,
             stop: CancellationToken::new(),
         }

@@ -22,6 +22,7 @@ use crate::api::{
 use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
 use crate::mover::dry_run::dry_run;
 use crate::mover::error::MoveError;
+use crate::mover::gone;
 
 type Body<T> = axum::Json<T>;
 /// A page when nobody says how long.
@@ -109,7 +110,8 @@ pub(super) async fn try_out(
 
 async fn look_before(app: &App, new: &NewMove) -> Answer<MoveCheck> {
     let planned = app.catalog.check_move(new).await?;
-    Box::pin(dry_run(&app.mover, &planned))
+    let observe = Duration::from_millis(new.observe_ms);
+    Box::pin(dry_run(&app.mover, &planned, observe))
         .await
         .map_err(against)
 }
@@ -216,24 +218,47 @@ pub(super) async fn abort(
     order(&app, &caller, &reference, MoveOrder::Abort).await
 }
 
-/// Ends the time of observation: the source's copy is dumped and deleted.
+/// Ends the time of observation: the source's copy is dumped and deleted. Or ends a move whose source is gone for good.
 #[utoipa::path(post, path = "/v1/moves/{ref}/finish", tag = "moves", params(("ref" = String, Path)),
     request_body = MoveFinish, responses((status = 200, body = Move), (status = 404, description = "No such move."),
-        (status = 409, description = "It is not observing, or the source's copy was changed after the fence.")))]
+        (status = 409, description = "It is not observing, the source's copy was changed after the fence, or a source that \
+            is said to be gone owns the shop or answers.")))]
 pub(super) async fn finish(
     app: State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(reference): Path<String>,
     Json(wish): Json<MoveFinish>,
 ) -> Answer<Body<Move>> {
-    let MoveFinish { despite_strays } = wish;
-    order(
-        &app,
-        &caller,
-        &reference,
-        MoveOrder::Finish { despite_strays },
-    )
-    .await
+    let MoveFinish {
+        despite_strays,
+        source_gone,
+    } = wish;
+    let wish = if source_gone {
+        is_gone(&app, &MoveRef::parse(&reference)).await?;
+        MoveOrder::SourceGone
+    } else {
+        MoveOrder::Finish { despite_strays }
+    };
+    order(&app, &caller, &reference, wish).await
+}
+
+/// Refuses to give up a source that answers. What the catalog has against the order comes first; what is so already needs
+/// no look.
+async fn is_gone(app: &App, reference: &MoveRef) -> Answer<()> {
+    let changes = app
+        .catalog
+        .check_order(reference, MoveOrder::SourceGone)
+        .await?;
+    let Some(row) = changes else { return Ok(()) };
+    let Some(server) = gone::answering(&app.mover, row.source).await? else {
+        return Ok(());
+    };
+    let text = format!(
+        "pod {0} is not gone: its server {server} answers. Bring the pod back (`podctl doctor` says what it lacks), and move \
+         {1} of shop {2} goes on by itself; or stop that server for good, then try again",
+        row.source_name, row.id, row.handle
+    );
+    Err(Failure::new(Kind::Conflict, text))
 }
 
 async fn order(

@@ -132,7 +132,12 @@ impl Catalog {
             Err(error) => return Err(error),
         };
         let back_of = match open_of(change.conn(), shop.id).await? {
-            Some(open) if open.state == MoveState::Observing && open.source == target.id => {
+            // What a source has that is gone for good is nothing to go back to.
+            Some(open)
+                if open.state == MoveState::Observing
+                    && open.source == target.id
+                    && !open.detail.source_gone =>
+            {
                 Some(open.id)
             }
             Some(open) if open.state == MoveState::Observing && target.id == shop.pod.id => {
@@ -319,8 +324,8 @@ async fn leftover_at(
             .await?;
     Ok(left.map(|id| {
         format!(
-            "pod {} still has rows of shop {} that the aborted move {id} left there; they are being deleted: try again \
-             when `podctl move show {id}` tells of no leftover",
+            "pod {} still has rows of shop {} that move {id} left there; they are deleted as soon as the pod can be \
+             reached: try again when `podctl move show {id}` tells of no leftover",
             target.name, shop.handle
         )
     }))

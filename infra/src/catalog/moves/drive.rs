@@ -149,6 +149,7 @@ impl Catalog {
 pub(super) fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
     let mut detail = driver.clone();
     detail.despite_strays |= stored.despite_strays;
+    detail.source_gone |= stored.source_gone;
     detail.record.requests_parked = stored.record.requests_parked;
     detail.record.longest_park_ms = stored.record.longest_park_ms;
     detail
@@ -212,9 +213,14 @@ pub(super) async fn apply(
     write(change, found.id, next, &detail, error).await?;
     append(change, found.id, next, found.owner, note).await?;
     match next {
-        MoveState::Done => drop_lease(change, found.id).await?,
+        MoveState::Done => {
+            if detail.source_gone {
+                leftovers::add(change, found, found.source).await?;
+            }
+            drop_lease(change, found.id).await?;
+        }
         // Its holder goes on with the leftover.
-        MoveState::Aborted => leftovers::add(change, found).await?,
+        MoveState::Aborted => leftovers::add(change, found, found.target).await?,
         MoveState::Preparing
         | MoveState::Copying
         | MoveState::CatchingUp

@@ -1,4 +1,5 @@
-//! What an aborted move left at its target: rows to be deleted there, by whoever drives it, until it is done.
+//! What a move left at a pod: rows to be deleted there, by whoever drives it, until it is done. An aborted move left them
+//! at its target, one that ended without its source at that.
 
 use shared::moves::MoveId;
 use shared::{Epoch, PodId, ShopId};
@@ -44,7 +45,7 @@ impl Catalog {
     pub(crate) async fn leftovers(&self) -> Result<Vec<Leftover>, CatalogError> {
         let mut conn = self.read.acquire().await?;
         let rows: Vec<Raw> = sqlx::query_as(
-            "select l.move, l.shop, l.pod, m.epoch, l.owner, l.created_ms from move_leftover l \
+            "select l.move, l.shop, l.pod, case when l.pod = m.source_pod then m.source_epoch else m.epoch end, l.owner, l.created_ms from move_leftover l \
              join move m on m.id = l.move order by l.created_ms, l.move",
         )
         .fetch_all(&mut *conn)
@@ -78,7 +79,7 @@ impl Catalog {
             .execute(change.conn())
             .await?;
         let row: Raw = sqlx::query_as(
-            "select l.move, l.shop, l.pod, m.epoch, l.owner, l.created_ms from move_leftover l \
+            "select l.move, l.shop, l.pod, case when l.pod = m.source_pod then m.source_epoch else m.epoch end, l.owner, l.created_ms from move_leftover l \
              join move m on m.id = l.move where l.move = $1",
         )
         .bind(id.to_string())
@@ -159,7 +160,12 @@ impl Catalog {
             return Err(stale(left.id));
         }
         drop_lease(&mut change, left.id).await?;
-        let note = format!("the copy at pod {} is deleted", row.target_name);
+        let pod = if left.pod == row.source {
+            &row.source_name
+        } else {
+            &row.target_name
+        };
+        let note = format!("the copy at pod {pod} is deleted");
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
         change.commit().await
     }
@@ -169,8 +175,12 @@ fn stale(id: MoveId) -> CatalogError {
     CatalogError::Stale(format!("the copy that move {id} left"))
 }
 
-/// Added in the transaction that closes the abort.
-pub(super) async fn add(change: &mut Change<'_>, row: &MoveRow) -> Result<(), CatalogError> {
+/// Added in the transaction that closes the move.
+pub(super) async fn add(
+    change: &mut Change<'_>,
+    row: &MoveRow,
+    pod: PodId,
+) -> Result<(), CatalogError> {
     let at_ms = change.at_ms;
     sqlx::query(
         "insert into move_leftover (move, shop, pod, owner, created_ms) values ($1, $2, $3, $4, $5) \
@@ -178,7 +188,7 @@ pub(super) async fn add(change: &mut Change<'_>, row: &MoveRow) -> Result<(), Ca
     )
     .bind(row.id.to_string())
     .bind(signed(row.shop.get()))
-    .bind(i64::from(row.target.get()))
+    .bind(i64::from(pod.get()))
     .bind(signed(row.owner))
     .bind(at_ms)
     .execute(change.conn())

@@ -1,9 +1,10 @@
 //! What an operator may order of a move, and what is said to an order that does not fit.
 
 use shared::ShopId;
-use shared::moves::{MoveEvent, MoveState, ResumePoint};
+use shared::moves::{MoveEvent, MoveState, Order, ResumePoint};
 
 use super::drive::apply;
+use super::switch::owned_by_target;
 use super::{MoveRef, MoveRow, append, by_id, find, open_of, write};
 use crate::catalog::{Catalog, CatalogError, Change};
 
@@ -21,6 +22,20 @@ pub(crate) enum MoveOrder {
         /// Also if it was changed after the fence.
         despite_strays: bool,
     },
+    /// The source is gone for good: the move ends without it. Whether that is so others have looked.
+    SourceGone,
+}
+
+impl MoveOrder {
+    const fn word(self) -> Order {
+        match self {
+            Self::Pause => Order::Pause,
+            Self::Resume => Order::Resume,
+            Self::Abort => Order::Abort,
+            Self::Finish { .. } => Order::Finish,
+            Self::SourceGone => Order::SourceGone,
+        }
+    }
 }
 
 impl Catalog {
@@ -33,35 +48,78 @@ impl Catalog {
     ) -> Result<MoveRow, CatalogError> {
         let mut change = self.change(actor).await?;
         let row = find(change.conn(), reference, self).await?;
-        let event = match decide(&row, order)? {
-            Decision::Done => return Ok(row),
-            Decision::Event(event) => event,
-            Decision::DespiteStrays => {
-                despite_strays(&mut change, &row).await?;
-                let row = by_id(change.conn(), row.id).await?;
-                change.commit().await?;
-                return Ok(row);
-            }
-        };
-        let mut detail = row.detail.clone();
-        if let MoveOrder::Finish {
-            despite_strays: true,
-        } = order
-        {
-            detail.despite_strays = true;
+        if !carry_out(&mut change, &row, order).await? {
+            return Ok(row);
         }
-        // What went wrong is told until it is tried again.
-        let error = if matches!(event, MoveEvent::Resume(_)) {
-            None
-        } else {
-            row.error.as_deref()
-        };
-        let note = format!("ordered by {actor}");
-        apply(&mut change, &row, event, detail, error, Some(&note)).await?;
         let row = by_id(change.conn(), row.id).await?;
         change.commit().await?;
         Ok(row)
     }
+
+    /// The move, if an order would change something about it; refused as the order itself would be. Nothing is changed.
+    pub(crate) async fn check_order(
+        &self,
+        reference: &MoveRef,
+        order: MoveOrder,
+    ) -> Result<Option<MoveRow>, CatalogError> {
+        // Dropped, the change is undone.
+        let mut change = self.change("control").await?;
+        let row = find(change.conn(), reference, self).await?;
+        let changes = carry_out(&mut change, &row, order).await?;
+        Ok(changes.then_some(row))
+    }
+}
+
+/// Says whether it changed anything.
+async fn carry_out(
+    change: &mut Change<'_>,
+    row: &MoveRow,
+    order: MoveOrder,
+) -> Result<bool, CatalogError> {
+    let decision = decide(row, order)?;
+    if order == MoveOrder::SourceGone
+        && decision != Decision::Done
+        && !owned_by_target(change, row).await?
+    {
+        return Err(too_early(row));
+    }
+    let mut detail = row.detail.clone();
+    match order {
+        MoveOrder::Finish { despite_strays } => detail.despite_strays |= despite_strays,
+        MoveOrder::SourceGone => detail.source_gone = true,
+        // Whatever did not work about the rows that it found is not tried again.
+        MoveOrder::Resume => detail.recopy |= row.state == MoveState::Failed,
+        MoveOrder::Pause | MoveOrder::Abort => {}
+    }
+    let by = &change.actor;
+    match decision {
+        Decision::Done => return Ok(false),
+        Decision::Event(event) => {
+            let note = match order {
+                MoveOrder::SourceGone => {
+                    format!("to be finished without its source: ordered by {by}")
+                }
+                MoveOrder::Pause
+                | MoveOrder::Resume
+                | MoveOrder::Abort
+                | MoveOrder::Finish { .. } => format!("ordered by {by}"),
+            };
+            // What went wrong is told until it is tried again.
+            let error = match order {
+                MoveOrder::Resume | MoveOrder::SourceGone => None,
+                MoveOrder::Pause | MoveOrder::Abort | MoveOrder::Finish { .. } => {
+                    row.error.as_deref()
+                }
+            };
+            apply(change, row, event, detail, error, Some(&note)).await?;
+        }
+        Decision::Word(what) => {
+            let note = format!("to be finished {what}: ordered by {by}");
+            write(change, row.id, row.state, &detail, row.error.as_deref()).await?;
+            append(change, row.id, row.state, row.owner, Some(&note)).await?;
+        }
+    }
+    Ok(true)
 }
 
 /// What an order means for a move.
@@ -71,42 +129,80 @@ enum Decision {
     Done,
     /// This happens to it.
     Event(MoveEvent),
-    /// The deletion that strays stopped goes on.
-    DespiteStrays,
+    /// An operator's word, which its driver goes by.
+    Word(&'static str),
 }
 
 /// Pure; what only the placement tells is left to the step.
 fn decide(row: &MoveRow, order: MoveOrder) -> Result<Decision, CatalogError> {
     let state = row.state;
+    let next = state.ordered(order.word(), row.detail.resume);
+    let Some(next) = next else {
+        return unfit(row, order);
+    };
     match order {
-        MoveOrder::Pause if state == MoveState::Paused => Ok(Decision::Done),
-        MoveOrder::Pause if state.resume_point().is_some() => Ok(Decision::Event(MoveEvent::Pause)),
-        MoveOrder::Pause => Err(refusal(row, "cannot be paused")),
-        MoveOrder::Resume => match state {
-            MoveState::Paused => {
-                let point = row.detail.resume.unwrap_or(ResumePoint::Preparing);
-                Ok(Decision::Event(MoveEvent::Resume(point)))
-            }
-            MoveState::Failed => Ok(Decision::Event(MoveEvent::Resume(ResumePoint::Preparing))),
+        MoveOrder::Finish { despite_strays } => return finish(row, despite_strays),
+        MoveOrder::SourceGone if next == state => {
+            return Ok(if row.detail.source_gone {
+                Decision::Done
+            } else {
+                Decision::Word("without its source")
+            });
+        }
+        MoveOrder::Pause | MoveOrder::Resume | MoveOrder::Abort | MoveOrder::SourceGone => {}
+    }
+    if next == state {
+        return Ok(Decision::Done);
+    }
+    Ok(Decision::Event(match order {
+        MoveOrder::Pause => MoveEvent::Pause,
+        MoveOrder::Resume => {
+            let point = row.detail.resume.filter(|_| state == MoveState::Paused);
+            MoveEvent::Resume(point.unwrap_or(ResumePoint::Preparing))
+        }
+        MoveOrder::Abort => MoveEvent::Abort,
+        MoveOrder::Finish { .. } | MoveOrder::SourceGone => MoveEvent::Finish,
+    }))
+}
+
+/// The refusal of an order that the state does not take.
+fn unfit(row: &MoveRow, order: MoveOrder) -> Result<Decision, CatalogError> {
+    let what = match order {
+        MoveOrder::Pause => "cannot be paused",
+        MoveOrder::Resume => "is not stopped",
+        MoveOrder::Abort => "cannot be aborted",
+        MoveOrder::Finish { .. } => "is not observing",
+        MoveOrder::SourceGone if row.state == MoveState::Done && row.detail.source_gone => {
+            return Ok(Decision::Done);
+        }
+        MoveOrder::SourceGone => match row.state {
             MoveState::Preparing
             | MoveState::Copying
             | MoveState::CatchingUp
             | MoveState::Verifying
             | MoveState::Fenced
-            | MoveState::Cutover
+            | MoveState::Failed => return Err(too_early(row)),
+            MoveState::Paused if !is_past_switch(row) => return Err(too_early(row)),
+            MoveState::Cutover
             | MoveState::Observing
             | MoveState::Retiring
             | MoveState::Done
+            | MoveState::Paused
             | MoveState::Aborting
-            | MoveState::Aborted => Err(refusal(row, "is not stopped")),
+            | MoveState::Aborted => "cannot be finished without its source",
         },
-        MoveOrder::Abort if state == MoveState::Aborting => Ok(Decision::Done),
-        MoveOrder::Abort if is_past_switch(row) || state.after(MoveEvent::Abort).is_none() => {
-            Err(refusal(row, "cannot be aborted"))
-        }
-        MoveOrder::Abort => Ok(Decision::Event(MoveEvent::Abort)),
-        MoveOrder::Finish { despite_strays } => finish(row, despite_strays),
-    }
+    };
+    Err(refusal(row, what))
+}
+
+/// Before the catalog's step the source owns the shop, and what it alone has is the shop.
+fn too_early(row: &MoveRow) -> CatalogError {
+    CatalogError::Conflict(format!(
+        "move {} of shop {} is {}, and pod {} still owns the shop: what is lost there is lost. Bring that pod back, from \
+         its replicas or a backup, then undo the move (`podctl move abort {0}`) or let it go on; the copy at pod {} is not \
+         the shop",
+        row.id, row.handle, row.state, row.source_name, row.target_name
+    ))
 }
 
 /// A move that was paused while it deleted the source's copy looks like any paused one.
@@ -114,41 +210,23 @@ fn is_past_switch(row: &MoveRow) -> bool {
     row.state == MoveState::Paused && row.detail.resume == Some(ResumePoint::Retiring)
 }
 
+/// In a state that takes the order.
 fn finish(row: &MoveRow, despite_strays: bool) -> Result<Decision, CatalogError> {
     let strays = row.detail.strays.len();
-    let allowed = despite_strays || row.detail.despite_strays || strays == 0;
-    match row.state {
-        MoveState::Observing if allowed => Ok(Decision::Event(MoveEvent::Finish)),
-        MoveState::Retiring if allowed => Ok(if despite_strays && !row.detail.despite_strays {
-            Decision::DespiteStrays
-        } else {
-            Decision::Done
-        }),
-        MoveState::Observing | MoveState::Retiring => Err(CatalogError::Conflict(format!(
+    if strays > 0 && !despite_strays && !row.detail.despite_strays {
+        return Err(CatalogError::Conflict(format!(
             "{strays} changes of shop {} were made at pod {} after its fence (`podctl move show {}` lists them), and \
              its copy there is not deleted; look at them, then `podctl move finish {2} --despite-strays`",
             row.handle, row.source_name, row.id
-        ))),
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::CatchingUp
-        | MoveState::Verifying
-        | MoveState::Fenced
-        | MoveState::Cutover
-        | MoveState::Done
-        | MoveState::Paused
-        | MoveState::Aborting
-        | MoveState::Aborted
-        | MoveState::Failed => Err(refusal(row, "is not observing")),
+        )));
     }
-}
-
-async fn despite_strays(change: &mut Change<'_>, row: &MoveRow) -> Result<(), CatalogError> {
-    let mut detail = row.detail.clone();
-    detail.despite_strays = true;
-    write(change, row.id, row.state, &detail, row.error.as_deref()).await?;
-    let note = format!("to be finished despite strays: ordered by {}", change.actor);
-    append(change, row.id, row.state, row.owner, Some(&note)).await
+    Ok(if row.state == MoveState::Observing {
+        Decision::Event(MoveEvent::Finish)
+    } else if despite_strays && !row.detail.despite_strays {
+        Decision::Word("despite strays")
+    } else {
+        Decision::Done
+    })
 }
 
 fn refusal(row: &MoveRow, what: &str) -> CatalogError {
@@ -172,8 +250,13 @@ pub(super) fn ways(row: &MoveRow) -> String {
             "follow it with `podctl move watch {id}`, stop it with `podctl move pause {id}`, or undo it with \
              `podctl move abort {id}`"
         ),
-        MoveState::Fenced | MoveState::Cutover => format!(
+        MoveState::Fenced => format!(
             "that lasts moments; try again in some seconds, or follow it with `podctl move watch {id}`"
+        ),
+        MoveState::Cutover => format!(
+            "that lasts moments; try again in some seconds, or follow it with `podctl move watch {id}`. If pod {} is gone \
+             for good: `podctl move finish {id} --source-gone`",
+            row.source_name
         ),
         MoveState::Observing => format!(
             "move the shop back with `podctl shop move {} --to {}`, or end the time of observation with \
@@ -181,8 +264,8 @@ pub(super) fn ways(row: &MoveRow) -> String {
             row.handle, row.source_name
         ),
         MoveState::Retiring => format!(
-            "the copy at pod {} is being deleted; wait for its end (`podctl move watch {id}`), or stop it with \
-             `podctl move pause {id}`",
+            "the copy at pod {0} is being deleted; wait for its end (`podctl move watch {id}`), or stop it with \
+             `podctl move pause {id}`. If pod {0} is gone for good: `podctl move finish {id} --source-gone`",
             row.source_name
         ),
         MoveState::Paused if is_past_switch(row) => {

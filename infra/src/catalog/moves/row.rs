@@ -82,6 +82,7 @@ impl MoveRow {
             record,
             strays,
             waits,
+            source_gone,
             ..
         } = self.detail;
         Ok(Move {
@@ -110,6 +111,7 @@ impl MoveRow {
             error: self.error,
             record,
             strays,
+            source_gone,
             leftover_since: self.leftover_ms.map(instant).transpose()?,
             actor: self.actor,
             created_at: instant(self.created_ms)?,

@@ -138,3 +138,86 @@ async fn edges_tell_what_they_parked_and_events_are_pruned_with_their_move() {
     assert_eq!(catalog.move_events(row.id, 0).await.unwrap(), []);
     assert!(!catalog.move_events(open.id, 0).await.unwrap().is_empty());
 }
+
+/// A source that is gone for good: the order is kept by whoever has not read it, is the same when it comes twice, and what
+/// the source has stays an obligation.
+#[tokio::test]
+async fn a_move_ends_without_its_source_and_keeps_what_that_has_as_an_obligation() {
+    let gone = MoveOrder::SourceGone;
+    for state in [
+        MoveState::Cutover,
+        MoveState::Observing,
+        MoveState::Retiring,
+    ] {
+        let (_dir, catalog) = catalog().await;
+        let (shop, row) = begun(&catalog, "snow").await;
+        let row = at(&catalog, row, state).await;
+        let reference = MoveRef::Id(row.id);
+        let mut seen = row.clone();
+        if state == MoveState::Cutover {
+            let early = catalog.order_move("ops", &reference, gone).await;
+            let early = early.unwrap_err();
+            assert!(text(&early).contains("still owns the shop"), "{early}");
+            seen = catalog.switch_move(&row, &row.detail, &[]).await.unwrap();
+        }
+        let ordered = catalog.order_move("ops", &reference, gone).await.unwrap();
+        assert!(ordered.detail.source_gone);
+        let again = catalog.order_move("ops", &reference, gone).await.unwrap();
+        assert_eq!(again, ordered);
+        // It is no way back either.
+        let back = catalog.begin_move("ops", &to(&shop, "one")).await;
+        assert!(back.is_err(), "{back:?}");
+        let mut row = ordered;
+        if state == MoveState::Cutover {
+            // The driver has not read the word yet.
+            seen.detail.source_gone = false;
+            row = step(&catalog, &seen, MoveEvent::HandedOver).await;
+            assert!(row.detail.source_gone);
+            let back = catalog.begin_move("ops", &to(&shop, "one")).await;
+            assert!(back.is_err(), "{back:?}");
+            row = step(&catalog, &row, MoveEvent::Finish).await;
+        }
+        assert_eq!(row.state, MoveState::Retiring);
+        assert!(catalog.leftovers().await.unwrap().is_empty());
+        let row = step(&catalog, &row, MoveEvent::Retired).await;
+        assert_eq!(row.state, MoveState::Done);
+        let again = catalog.order_move("ops", &reference, gone).await.unwrap();
+        assert_eq!(again, row, "also when it is over");
+        let left = catalog.leftovers().await.unwrap();
+        assert_eq!(
+            (left.len(), left[0].pod, left[0].epoch),
+            (1, row.source, row.source_epoch)
+        );
+        let there = catalog.begin_move("ops", &to(&shop, "one")).await;
+        assert!(text(&there.unwrap_err()).contains("no leftover"));
+        let mine = catalog.take_leftover(row.id, "a", 1000, false).await;
+        let mine = mine.unwrap().unwrap();
+        assert!(
+            mine.owner > row.owner,
+            "the home there refuses whoever was before"
+        );
+        catalog.leftover_done(&mine).await.unwrap();
+        catalog.begin_move("ops", &to(&shop, "one")).await.unwrap();
+    }
+}
+
+/// A move back that failed does not go on from rows that may be the reason; a move that was only stopped does.
+#[tokio::test]
+async fn a_failed_move_copies_anew_when_it_is_begun_anew() {
+    let (_dir, catalog) = catalog().await;
+    let (_, row) = begun(&catalog, "snow").await;
+    let reference = MoveRef::Id(row.id);
+    let row = step(&catalog, &row, MoveEvent::Pause).await;
+    let row = {
+        let resumed = catalog
+            .order_move("ops", &reference, MoveOrder::Resume)
+            .await;
+        assert!(!resumed.as_ref().unwrap().detail.recopy);
+        step(&catalog, &resumed.unwrap(), MoveEvent::Fail).await.id == row.id
+    };
+    assert!(row);
+    let resumed = catalog
+        .order_move("ops", &reference, MoveOrder::Resume)
+        .await;
+    assert!(resumed.unwrap().detail.recopy);
+}

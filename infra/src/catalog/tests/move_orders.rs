@@ -1,21 +1,22 @@
 //! Every order in every state, every refusal of a move, and the names of moves.
 
-use shared::moves::{MoveEvent, MoveState};
+use shared::moves::{MoveEvent, MoveState, Order};
 
 use super::moves::{at, begun, step, taken, to};
 use super::*;
 use crate::api::OperationNew;
 
-const ORDERS: [(&str, MoveOrder); 4] = [
-    ("pause", MoveOrder::Pause),
-    ("resume", MoveOrder::Resume),
-    ("abort", MoveOrder::Abort),
+const ORDERS: [(Order, MoveOrder); 5] = [
+    (Order::Pause, MoveOrder::Pause),
+    (Order::Resume, MoveOrder::Resume),
+    (Order::Abort, MoveOrder::Abort),
     (
-        "finish",
+        Order::Finish,
         MoveOrder::Finish {
             despite_strays: false,
         },
     ),
+    (Order::SourceGone, MoveOrder::SourceGone),
 ];
 
 /// A move in each state, reached as a driver reaches it.
@@ -44,40 +45,25 @@ async fn in_state(catalog: &Catalog, state: MoveState) -> MoveRow {
     }
 }
 
-/// What each order makes of each state; `-` is a refusal.
-#[rustfmt::skip] // a table: one state a line
-const fn expected(state: MoveState) -> [&'static str; 4] {
-    match state {
-        //                        pause       resume        abort       finish
-        MoveState::Preparing  => ["paused",   "-",          "aborting", "-"],
-        MoveState::Copying    => ["paused",   "-",          "aborting", "-"],
-        MoveState::CatchingUp => ["paused",   "-",          "aborting", "-"],
-        MoveState::Verifying  => ["paused",   "-",          "aborting", "-"],
-        MoveState::Fenced     => ["-",        "-",          "aborting", "-"],
-        MoveState::Cutover    => ["-",        "-",          "aborting", "-"],
-        MoveState::Observing  => ["-",        "-",          "-",        "retiring"],
-        MoveState::Retiring   => ["paused",   "-",          "-",        "retiring"],
-        MoveState::Done       => ["-",        "-",          "-",        "-"],
-        MoveState::Paused     => ["paused",   "preparing",  "aborting", "-"],
-        MoveState::Aborting   => ["-",        "-",          "aborting", "-"],
-        MoveState::Aborted    => ["-",        "-",          "-",        "-"],
-        MoveState::Failed     => ["-",        "preparing",  "aborting", "-"],
-    }
-}
-
 #[tokio::test]
 async fn every_order_in_every_state_does_its_work_or_says_the_way_out() {
-    for (column, (word, order)) in ORDERS.into_iter().enumerate() {
+    for (word, order) in ORDERS {
         let (_dir, catalog) = catalog().await;
         for state in MoveState::ALL {
             let row = in_state(&catalog, state).await;
             let before = catalog.move_events(row.id, 0).await.unwrap().len();
-            let answer = catalog.order_move("ops", &MoveRef::Id(row.id), order).await;
-            let now = catalog.move_row(&MoveRef::Id(row.id)).await.unwrap();
-            match expected(state)[column] {
-                "-" => {
-                    let error = answer.expect_err(word);
+            let reference = MoveRef::Id(row.id);
+            let checked = catalog.check_order(&reference, order).await;
+            let answer = catalog.order_move("ops", &reference, order).await;
+            let now = catalog.move_row(&reference).await.unwrap();
+            let expected = state.ordered(word, row.detail.resume);
+            // The owner has not changed yet.
+            let early = (word, state) == (Order::SourceGone, MoveState::Cutover);
+            match expected.filter(|_| !early) {
+                None => {
+                    let error = answer.expect_err(state.as_str());
                     let said = error.client_text().unwrap();
+                    assert_eq!(checked.unwrap_err().client_text().unwrap(), said);
                     let names = [
                         row.id.to_string(),
                         row.handle.to_string(),
@@ -85,21 +71,23 @@ async fn every_order_in_every_state_does_its_work_or_says_the_way_out() {
                     ];
                     assert!(
                         names.iter().all(|name| said.contains(name)),
-                        "{word} {state}: {said}"
+                        "{word:?} {state}: {said}"
                     );
                     assert!(
                         said.contains("podctl"),
-                        "{word} {state} has no way out: {said}"
+                        "{word:?} {state} has no way out: {said}"
                     );
-                    assert_eq!(now, row, "{word} {state}");
+                    assert_eq!(now, row, "{word:?} {state}");
                 }
-                next => {
-                    assert_eq!(answer.unwrap().state.as_str(), next, "{word} {state}");
+                Some(next) => {
+                    assert_eq!(answer.unwrap().state, next, "{word:?} {state}");
                     let events = catalog.move_events(row.id, 0).await.unwrap().len();
+                    let changes = next != state || word == Order::SourceGone;
+                    assert_eq!(events > before, changes, "{word:?} {state}: audited");
                     assert_eq!(
-                        events > before,
-                        next != state.as_str(),
-                        "{word} {state}: audited"
+                        checked.unwrap().is_some(),
+                        changes,
+                        "{word:?} {state}: checked"
                     );
                 }
             }

@@ -76,11 +76,18 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
     lines.extend(progress_line(it).map(|text| ("progress", text)));
     lines.extend(record(&it.record));
     if let Some(since) = it.leftover_since {
-        let text = format!(
-            "its copy at {} waits to be deleted since {}",
-            it.target.name,
-            instant(since)
-        );
+        let text = match it.state {
+            MoveState::Done => format!(
+                "what {} has of it is deleted when that pod comes back; it was gone at {}",
+                it.source.name,
+                instant(since)
+            ),
+            _ => format!(
+                "its copy at {} waits to be deleted since {}",
+                it.target.name,
+                instant(since)
+            ),
+        };
         lines.push(("leftover", text));
     }
     let mut parts = vec![facts(&lines)];

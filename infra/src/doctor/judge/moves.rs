@@ -46,9 +46,11 @@ pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
                 ),
             );
         }
-        if it
-            .leftover_since
-            .is_some_and(|since| at - since > LEFTOVER_MAX)
+        // A pod that is gone for good is waited for in silence.
+        if it.state == MoveState::Aborted
+            && it
+                .leftover_since
+                .is_some_and(|since| at - since > LEFTOVER_MAX)
         {
             let because = it.error.as_ref().map(|e| format!(": {e}"));
             found.warning(
@@ -135,8 +137,9 @@ fn between_homes(it: &Move, age: Duration, because: &str) -> Option<Stall> {
         ),
         fix: format!(
             "a control server takes it up within seconds: see that one runs (`podctl process list`) and that the \
-             primaries of {} and {} can be reached",
-            it.source.name, it.target.name
+             primaries of {0} and {1} can be reached. If {1} sells the shop already and {0} is gone for good: \
+             `podctl move finish {2} --source-gone`",
+            it.source.name, it.target.name, it.id
         ),
     })
 }

@@ -42,6 +42,8 @@ pub(crate) struct Hand {
     job: Job,
     tables: Arc<[Table]>,
     feed: Feed,
+    /// What was taken from the feed and is not known to be applied: a call that is dropped half way loses no key.
+    open: Option<Arc<Batch>>,
     reader: Reader,
     target: Session,
     size: u64,
@@ -63,12 +65,17 @@ impl Hand {
             job: job.clone(),
             tables,
             feed,
+            open: None,
             reader,
             target,
             size: BATCH_MIN,
             noted: Instant::now(),
             noted_set: GtidSet::default(),
         })
+    }
+
+    pub(super) const fn renumber(&mut self, owner: u64) {
+        self.job.owner = owner;
     }
 
     /// What the source has executed.
@@ -155,18 +162,22 @@ impl Hand {
         applied: &watch::Sender<GtidSet>,
     ) -> Result<bool, MoveError> {
         self.feed.add_keys(ledger.take_repairs())?;
-        let batch = self
-            .feed
-            .take(usize::try_from(self.size).unwrap_or(usize::MAX))
-            .await?;
+        let batch = match &self.open {
+            Some(batch) => Arc::clone(batch),
+            None => {
+                let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+                Arc::new(self.feed.take(size).await?)
+            }
+        };
         if batch.keys.is_empty() {
             if self.noted.elapsed() > NOTE_EVERY && batch.upto != self.noted_set {
                 self.note(&batch.upto).await?;
             }
-            applied.send_replace(batch.upto);
+            applied.send_replace(batch.upto.clone());
             return Ok(false);
         }
         let began = Instant::now();
+        self.open = Some(Arc::clone(&batch));
         let upto = batch.upto.clone();
         let count = batch.keys.len() as u64;
         let places: Vec<_> = batch
@@ -174,8 +185,9 @@ impl Hand {
             .iter()
             .map(|it| (it.table, it.key.clone()))
             .collect();
-        self.write(batch).await?;
+        self.write(&batch).await?;
         ledger.applied(places);
+        self.open = None;
         Progress::add(&self.job.progress.keys_applied, count);
         self.noted = Instant::now();
         self.noted_set.clone_from(&upto);
@@ -202,14 +214,14 @@ impl Hand {
 
     /// Makes the target equal for the keys of a batch. One transaction, or several where the rows are too large for one; the
     /// last one notes the set.
-    async fn write(&mut self, batch: Batch) -> Result<(), MoveError> {
+    async fn write(&mut self, batch: &Batch) -> Result<(), MoveError> {
         let source = self.reader.session()?;
         source.awake().await?;
         source.wait_executed(&batch.needs, VISIBLE_WITHIN).await?;
         let mut by_table: Vec<Vec<_>> = vec![Vec::new(); self.tables.len()];
-        for Changed { table, key } in batch.keys {
-            if let Some(keys) = by_table.get_mut(table) {
-                keys.push(key);
+        for Changed { table, key } in &batch.keys {
+            if let Some(keys) = by_table.get_mut(*table) {
+                keys.push(key.clone());
             }
         }
         let mut wishes = VecDeque::new();

@@ -32,6 +32,11 @@ impl Driver {
     pub(super) async fn observe(&mut self) -> Result<(), MoveError> {
         self.hands = None;
         self.turn = None;
+        if self.row.detail.source_gone {
+            // There is nothing to observe, nor to move back to.
+            let detail = self.row.detail.clone();
+            return self.step(MoveEvent::Finish, &detail, None).await;
+        }
         self.take_both().await?;
         let (_, tail) = self.watch_source().await?;
         loop {
@@ -57,6 +62,9 @@ impl Driver {
 
     /// Dumps and deletes the source's copy; a stray stops it until an operator says otherwise.
     pub(super) async fn retire(&mut self) -> Result<(), MoveError> {
+        if self.row.detail.source_gone {
+            return self.close_without_source().await;
+        }
         self.take_both().await?;
         let (tables, tail) = self.watch_source().await?;
         loop {
@@ -85,6 +93,23 @@ impl Driver {
             .record
             .deleted_rows
             .max(self.job.progress.now().rows_deleted);
+        self.step(MoveEvent::Retired, &detail, None).await
+    }
+
+    /// Ends the move at the target and in the catalog. What the source has is an operation of its own, for the day on which
+    /// that pod comes back.
+    async fn close_without_source(&mut self) -> Result<(), MoveError> {
+        if !self.target_taken {
+            self.take_target().await?;
+        }
+        let (job, former) = (&self.job, self.row.detail.back_of);
+        step!(Step::ForgetTargetMarks => {
+            leftover::forget_marks(job, &job.target, former).await
+        })
+        .await?;
+        self.at_target(Step::ReleaseTarget, &Change::Release)
+            .await?;
+        let detail = self.row.detail.clone();
         self.step(MoveEvent::Retired, &detail, None).await
     }
 

@@ -1,6 +1,7 @@
 //! Where the pods' primaries are, and the job of a run. Passwords are read for each run, and forgotten with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use shared::PodId;
@@ -16,12 +17,18 @@ use crate::secrets::Account;
 
 /// The job of one run.
 pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Result<Job, MoveError> {
-    let source = end_of(mover, row.source).await?;
-    let target = match end_of(mover, row.target).await {
-        Ok(target) => target,
+    let (source, target) = match (
+        end_of(mover, row.source).await,
+        end_of(mover, row.target).await,
+    ) {
+        (Ok(source), Ok(target)) => (source, target),
         // The source must serve whatever has become of the target.
-        Err(_) if needs_source_alone(row.state) => nowhere(&source, row.target),
-        Err(error) => return Err(error),
+        (Ok(source), Err(_)) if needs_source_alone(row.state) => {
+            let target = nowhere(&source, row.target);
+            (source, target)
+        }
+        (Err(_), Ok(target)) if row.detail.source_gone => (nowhere(&target, row.source), target),
+        (Err(error), _) | (_, Err(error)) => return Err(error),
     };
     let dir = mover.dir.join(row.id.to_string());
     tokio::fs::create_dir_all(&dir)
@@ -38,7 +45,9 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
         target,
         source_epoch: row.source_epoch,
         target_epoch: row.epoch,
-        back: row.detail.back_of.is_some(),
+        back: row.detail.back_of.is_some() && !row.detail.recopy,
+        observe: Duration::from_millis(row.detail.observe_ms),
+        source_gone: row.detail.source_gone,
         dir,
         limits: Arc::clone(&mover.limits),
         progress: mover.moves.enter(row.id),

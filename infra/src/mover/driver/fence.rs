@@ -3,12 +3,13 @@
 //! The catalog's state comes first, so that a control server which starts takes up a shop that waits. All of it is
 //! bounded. What goes wrong before the catalog's step ends the run; the next one lifts the fence.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shared::gtid::GtidSet;
 use shared::moves::MoveEvent;
-use tokio::sync::SemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::door::Waited;
 use super::follow::Hands;
@@ -34,9 +35,17 @@ const SEEN_WITHIN: Duration = Duration::from_secs(120);
 pub(in crate::mover) struct Fences {
     missed: u32,
     not_before: Option<Instant>,
+    /// A turn among the fences that stand at once: from before the fence until the target serves or the fence is lifted,
+    /// in whichever run that is.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Fences {
+    /// It stands no more.
+    pub(in crate::mover) fn open(&mut self) {
+        self.turn = None;
+    }
+
     /// One more was lifted.
     pub(super) fn missed(&mut self, first: Duration) -> u32 {
         let pause = first
@@ -79,8 +88,6 @@ impl Driver {
 
     /// Closes the fence and hands the shop over.
     pub(super) async fn hand_over(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
-        let mover = std::sync::Arc::clone(&self.mover);
-        let _turn = self.fence_turn(&mover.fences).await?;
         let (door, target) = tokio::try_join!(
             Door::open(&self.job, &self.job.source),
             Session::open(&self.job, &self.job.target)
@@ -95,6 +102,7 @@ impl Driver {
         }
         self.see_target(&mut lines.target).await?;
         self.converge().await?;
+        self.fence_turn(fences).await?;
         // Their servers close what was silent for long, and the fence must not meet that.
         tokio::try_join!(lines.door.awake(), lines.target.awake())?;
         let mut detail = self.counted();
@@ -114,9 +122,9 @@ impl Driver {
                 )));
             }
         }
-        *fences = Fences::default();
+        (fences.missed, fences.not_before) = (0, None);
         drop(lines);
-        self.forward().await
+        self.forward(fences).await
     }
 
     /// Reads the target's binlog up to now: what the copy wrote there is not to be read inside of the fence.
@@ -128,16 +136,25 @@ impl Driver {
         hands.tail.wait_for(&executed, SEEN_WITHIN).await
     }
 
-    async fn fence_turn<'s>(
-        &mut self,
-        fences: &'s tokio::sync::Semaphore,
-    ) -> Result<SemaphorePermit<'s>, MoveError> {
-        if let Ok(turn) = fences.try_acquire() {
-            return Ok(turn);
+    /// Waits for a turn among the fences, in the order of those who wait; the target is kept up to date meanwhile.
+    async fn fence_turn(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
+        let all = Arc::clone(&self.mover.fences);
+        if let Ok(turn) = Arc::clone(&all).try_acquire_owned() {
+            fences.turn = Some(turn);
+            return Ok(());
         }
         let text = "other fences stand (`fences_max` of control.toml)".to_owned();
         self.waits(Some(text)).await?;
-        fences.acquire().await.map_err(|_| MoveError::Stopped)
+        let mut turn = std::pin::pin!(all.acquire_owned());
+        loop {
+            match timeout(KEEP_UP_EVERY, &mut turn).await {
+                Ok(turn) => {
+                    fences.turn = Some(turn.map_err(|_| MoveError::Stopped)?);
+                    return Ok(());
+                }
+                Err(_) => self.converge().await?,
+            }
+        }
     }
 
     /// From the fence to the catalog's step.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use shared::gtid::GtidSet;
 use shared::moves::{MoveEvent, MoveState};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Driver, Fences};
 use crate::catalog::MoveDetail;
@@ -16,23 +17,35 @@ use crate::mover::copy;
 use crate::mover::error::MoveError;
 use crate::mover::feed::Feed;
 use crate::mover::home::Change;
+use crate::mover::job::Job;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::{Table, discover};
 use crate::mover::tail::Tail;
 use crate::mover::throttle::Throttle;
+use crate::mover::verify::Verified;
 
 /// The shop's tables.
 pub(super) type Tables = Arc<[Table]>;
 
-/// What works on the rows in one run.
+/// What works on the rows: of one run, or of several (see [`Kept`](super::Kept)). Its connections end with it.
 pub(super) struct Hands {
     pub(super) tables: Tables,
+    /// What its parts were begun with.
+    pub(super) job: Job,
+    /// What the comparison of all rows found. From then on the applier knows each key that changed since it was compared.
+    pub(super) verified: Option<Verified>,
     /// Collects changed keys; the applier's, once that is there.
     feed: Option<Feed>,
     pub(super) applier: Option<Applier>,
     /// Sees changes at the target that are nobody's business.
     pub(super) tail: Tail,
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        self.job.stop.cancel();
+    }
 }
 
 impl Driver {
@@ -63,36 +76,49 @@ impl Driver {
             let detail = self.counted();
             self.step(MoveEvent::CaughtUp, &detail, None).await?;
         }
+        self.compare().await?;
+        self.wait_for_fence(fences).await?;
+        self.hand_over(fences).await
+    }
+
+    /// Compares all rows, unless these hands have done so: then each key that changed since is compared by itself.
+    async fn compare(&mut self) -> Result<(), MoveError> {
         let Some(Hands {
             applier: Some(applier),
             tail,
+            verified,
             ..
         }) = &mut self.hands
         else {
             return Err(MoveError::Stopped);
         };
-        let comparing = step!(Step::Compare => applier.compare_all().await);
-        let verified = tokio::select! {
-            done = comparing => done?,
-            fault = tail.watch() => return Err(fault),
-        };
-        for text in &verified.contradictions {
-            tracing::warn!(id = %self.row.id, "the source contradicts itself: {text}");
+        if verified.is_none() {
+            let comparing = step!(Step::Compare => applier.compare_all().await);
+            let found = tokio::select! {
+                done = comparing => done?,
+                fault = tail.watch() => return Err(fault),
+            };
+            for text in &found.contradictions {
+                tracing::warn!(id = %self.row.id, "the source contradicts itself: {text}");
+            }
+            *verified = Some(found);
         }
-        self.row.detail.record.compared_rows = verified.rows;
-        self.row.detail.record.repaired_rows = verified.keys_repaired;
-        self.wait_for_fence(fences).await?;
-        self.hand_over(fences).await
+        if let Some(found) = verified {
+            self.row.detail.record.compared_rows = found.rows;
+            self.row.detail.record.repaired_rows = found.keys_repaired;
+        }
+        Ok(())
     }
 
     /// Applies changed keys until few are left.
     pub(super) async fn converge(&mut self) -> Result<(), MoveError> {
-        let job = &self.job;
         let Some(Hands {
             tables,
             feed,
             applier,
             tail,
+            job,
+            ..
         }) = &mut self.hands
         else {
             return Err(MoveError::Stopped);
@@ -115,7 +141,7 @@ impl Driver {
     /// Everything that a run needs before it touches a row: the owner number in both homes, the target's home
     /// `incoming`, and the two binlogs.
     async fn ready_to_work(&mut self) -> Result<(), MoveError> {
-        if self.hands.is_some() {
+        if self.ready {
             return Ok(());
         }
         self.take_turn().await?;
@@ -126,6 +152,14 @@ impl Driver {
         // A lifted hand-over may have left it `ready`.
         self.at_target(Step::Incoming, &Change::Incoming).await?;
         self.incoming = Some(Instant::now());
+        self.ready = true;
+        if let Some(hands) = &mut self.hands {
+            hands.job.owner = self.job.owner;
+            if let Some(applier) = &mut hands.applier {
+                applier.renumber(self.job.owner);
+            }
+            return Ok(());
+        }
         let (mut source, mut target) = tokio::try_join!(
             Session::open(&self.job, &self.job.source),
             Session::open(&self.job, &self.job.target)
@@ -141,12 +175,17 @@ impl Driver {
         let from = from.intersection(&source.gtid_executed().await?);
         let watched = set_of(self.row.detail.target_from.as_deref())?
             .intersection(&target.gtid_executed().await?);
-        let (job, dir) = (&self.job, &self.job.dir);
-        let feed = Feed::start(job, &tables, from, dir).await?;
-        let tail = Tail::target(job, &tables, watched).await?;
+        let job = Job {
+            stop: CancellationToken::new(),
+            ..self.job.clone()
+        };
+        let feed = Feed::start(&job, &tables, from, &job.dir).await?;
+        let tail = Tail::target(&job, &tables, watched).await?;
         tokio::join!(source.close(), target.close());
         self.hands = Some(Hands {
             tables,
+            job,
+            verified: None,
             feed: Some(feed),
             applier: None,
             tail,

@@ -10,6 +10,7 @@ use super::Driver;
 use crate::catalog::MoveDetail;
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change};
+use crate::mover::preflight::Documents;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
@@ -22,7 +23,7 @@ impl Driver {
         self.take_source().await?;
         self.take_target().await?;
         self.clean().await?;
-        let estimate = preflight::check(&self.job).await?;
+        let estimate = preflight::check(&self.job, Documents::Asked).await?;
         let progress = &self.job.progress;
         progress
             .rows_expected
@@ -56,8 +57,11 @@ impl Driver {
     async fn clean(&mut self) -> Result<(), MoveError> {
         let mut target = Session::open(&self.job, &self.job.target).await?;
         let found = home::look(&mut target, self.job.shop).await?;
-        let tried = found
-            .is_some_and(|row| row.epoch == self.job.target_epoch && row.state != HomeState::Moved);
+        // A move back that failed does without the rows that it found: the source owns the shop and has all of it.
+        let copied_anew = self.row.detail.back_of.is_some() && !self.job.back;
+        let tried = found.is_some_and(|row| {
+            copied_anew || row.epoch == self.job.target_epoch && row.state != HomeState::Moved
+        });
         if !tried || self.job.back {
             target.close().await;
             return Ok(());

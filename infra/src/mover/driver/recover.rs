@@ -11,20 +11,21 @@ use crate::mover::home::Change;
 use crate::mover::step::Step;
 
 /// A pod's process reads a home again when its own is older than a second; and some more.
-pub(super) const HOME_CACHED: Duration = Duration::from_millis(1_500);
+pub(in crate::mover) const HOME_CACHED: Duration = Duration::from_millis(1_500);
 
 impl Driver {
     /// Ends the pause, one way or the other.
     pub(super) async fn recover(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         let placed = self.placed().await?;
         if self.switched(&placed) {
-            return self.forward().await;
+            return self.forward(fences).await;
         }
         // The takeover lifts it: one update, which waits for all that an earlier run has under way at the source. No
         // earlier run can do the catalog's step any more, since the owner number was raised there first.
         let lift = Change::TakeOverSource(Some(placed.state));
         self.at_source(Step::Lift, &lift).await?;
         self.source_taken = true;
+        fences.open();
         let Reason { event, text } = self.reason.take().unwrap_or_else(|| Reason {
             event: MoveEvent::FenceMissed,
             text: "the mover ended inside the fence; it is lifted".to_owned(),
@@ -50,14 +51,21 @@ impl Driver {
     }
 
     /// After the catalog's step: the target serves as the placement says, the source keeps the mark. Neither waits for
-    /// the other, since either may be away.
-    pub(super) async fn forward(&mut self) -> Result<(), MoveError> {
+    /// the other, since either may be away; a source that is gone for good is done without.
+    pub(super) async fn forward(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         debug_assert_eq!(self.row.state, MoveState::Cutover);
         let placed = self.placed().await?;
         let target = self.serve_at_target(placed.state).await;
-        let source = self.mark_source().await;
-        target?;
-        source?;
+        if target.is_ok() {
+            // Nobody waits for the rest.
+            fences.open();
+        }
+        if !self.row.detail.source_gone {
+            let source = self.mark_source().await;
+            target.and(source)?;
+        } else {
+            target?;
+        }
         // A process of the source's pod may still answer reads by the home it has cached; neither the end of the time of
         // observation nor a move back may touch the rows before that.
         tokio::time::sleep(HOME_CACHED).await;

@@ -51,6 +51,8 @@ pub(crate) enum Change {
     Restore(PlacementState),
     /// Either's: no move's any more.
     Release,
+    /// The source's, which was gone at the hand-over: this operation's, and handed over, whatever it says.
+    TakeGone,
     /// The target's after an abort: this operation's, and `incoming`, so that its rows can be deleted.
     TakeLeftover,
     /// The target's after an abort: a mark to the owner, and no move's any more. The owner number that stays refuses
@@ -152,6 +154,7 @@ pub(super) fn after(
                 ..owned(who, found)?.clone()
             })),
         },
+        Change::TakeGone => take_gone(who, found).map(Some),
         Change::TakeLeftover => take_leftover(who, found),
         Change::Forget => forget(who, found).map(Some),
     }
@@ -304,6 +307,32 @@ fn moved(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
             epoch: who.target_epoch,
         }),
         ..row.clone()
+    })
+}
+
+/// A pod that comes back may say anything up to the source's epoch: what it said when it was lost, or what it said when
+/// its backup was made.
+fn take_gone(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
+    if let Some(row) = found {
+        may_take(who, row)?;
+        if row.epoch > who.source_epoch {
+            return Err(Refusal::State(format!(
+                "the home is {}, above epoch {}; run `podctl doctor`",
+                row.told(),
+                who.source_epoch.get()
+            )));
+        }
+    }
+    Ok(HomeRow {
+        epoch: found.map_or(who.source_epoch, |row| row.epoch),
+        state: HomeState::Moved,
+        move_id: Some(who.id.clone()),
+        owner: who.owner,
+        ready_gtid: found.and_then(|row| row.ready_gtid.clone()),
+        mark: Some(Mark {
+            pod: who.target,
+            epoch: who.target_epoch,
+        }),
     })
 }
 

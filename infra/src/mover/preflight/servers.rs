@@ -1,6 +1,7 @@
 //! The servers' settings, alone and against each other.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use shared::PodId;
 
@@ -94,9 +95,50 @@ pub(super) fn keeps_binlogs(
     }
 }
 
+/// Whether the target keeps its binlogs for as long as the shop may move back: from the hand-over until the end of the
+/// time of observation, and while it moves.
+pub(super) fn keeps_way_back(
+    pod: PodId,
+    observe: Duration,
+    settings: &Settings,
+    estimate: &Estimate,
+    reasons: &mut Vec<String>,
+) {
+    let observe = observe.as_secs();
+    let kept = settings.get("binlog_expire_logs_seconds");
+    let kept: u64 = kept.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let purges = settings.get("binlog_expire_logs_auto_purge");
+    let purges = !matches!(purges.map(String::as_str), Some("OFF" | "0"));
+    let needed = observe.saturating_add(estimate.seconds * BINLOG_FACTOR);
+    if observe > 0 && purges && kept > 0 && kept < needed {
+        reasons.push(format!(
+            "pod {pod}: binlog_expire_logs_seconds is {kept}, and to move back within the {observe} s of observation needs its \
+             binlogs for {needed} s; raise it there, or move with a shorter `--observe`"
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn binlogs_must_outlive_the_way_back() {
+        let check = |kept: &str, hours: u64| {
+            let settings =
+                HashMap::from([("binlog_expire_logs_seconds".to_owned(), kept.to_owned())]);
+            let observe = Duration::from_secs(hours * 3_600);
+            let estimate = Estimate::default();
+            let mut reasons = Vec::new();
+            let pod = PodId::new(3).unwrap();
+            keeps_way_back(pod, observe, &settings, &estimate, &mut reasons);
+            reasons.len()
+        };
+        assert_eq!(check("0", 1_000), 0);
+        assert_eq!(check("172800", 24), 0);
+        assert_eq!(check("172800", 72), 1);
+        assert_eq!(check("1", 0), 0, "no way back is wanted");
+    }
 
     #[test]
     fn binlogs_must_outlive_the_move() {

@@ -106,7 +106,8 @@ async fn stopping(mover: &Mover, gate: &Gate) {
 
 /// Says so, if the catalog names another primary or term for one of the pods than this run works with.
 pub(in crate::mover) async fn other_primary(mover: &Mover, job: &Job) -> Option<String> {
-    for end in [&job.source, &job.target] {
+    let source = (!job.source_gone).then_some(&job.source);
+    for end in source.into_iter().chain([&job.target]) {
         if let Some(text) = differs(mover, end).await {
             return Some(text);
         }

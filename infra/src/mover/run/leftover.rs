@@ -1,53 +1,72 @@
-//! What an aborted move left at its target: its rows there are deleted and the home is taken away, by an operation of its
-//! own that is tried until it is done. It keeps nobody waiting but moves of the shop to that pod.
+//! What a move left at a pod, by an operation of its own that is tried until it is done. It keeps nobody waiting but moves of
+//! the shop to that pod.
+//!
+//! An aborted move left a copy at its target: the rows are deleted and the home is taken away. A move that ended without its
+//! source left the shop as that had it: should the pod come back, its home is marked first, whatever it says, then the rows
+//! are dumped and deleted as `retiring` does it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use shared::home::HomeState;
-use shared::moves::MoveId;
+use shared::moves::{MoveId, MoveState};
 
-use super::Mover;
 use super::keeper::RENEWALS;
+use super::{Mover, heard};
 use crate::catalog::{CatalogError, Leftover, MoveRef, MoveRow};
-use crate::mover::driver::job_of;
+use crate::mover::driver::{HOME_CACHED, job_of};
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change};
-use crate::mover::leftover;
+use crate::mover::job::Job;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
+use crate::mover::{gone, leftover, retire};
 
 /// Between two tries: the pod may be away for long.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// Between two looks whether a pod that was gone for good is back: nobody waits for it.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
 /// Takes it up, if it is nobody's, and tries once.
 pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
-    let taken = mover
-        .catalog
-        .take_leftover(id, &mover.holder, mover.lease_ms(), mover.force)
-        .await;
+    if is_silent(mover, id).await {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = mover.stop.cancelled() => {}
+        }
+        return;
+    }
+    let taken = step!(Step::LeftoverTake => {
+        let (holder, lease) = (&mover.holder, mover.lease_ms());
+        Ok(mover
+            .catalog
+            .take_leftover(id, holder, lease, mover.force)
+            .await?)
+    })
+    .await;
     let left = match taken {
         Ok(Some(left)) => left,
         Ok(None) => return,
         Err(error) => {
-            tracing::warn!(%id, "the leftover is not taken up: {}", shared::error::chain(&error));
+            tracing::warn!(%id, "the leftover is not taken up: {}", error.brief());
             return;
         }
     };
     let ended = tokio::select! {
         done = Box::pin(clear(mover, &left)) => done,
-        () = keep(mover, &left) => Err(MoveError::Stopped),
+        () = heard(keep(mover, &left)) => Err(MoveError::Stopped),
         () = mover.stop.cancelled() => Err(MoveError::Stopped),
     };
     match ended {
         Ok(()) => {
-            tracing::info!(%id, pod = left.pod.get(), "the copy that an aborted move left is deleted")
+            tracing::info!(%id, pod = left.pod.get(), "the copy that a move left is deleted")
         }
         Err(MoveError::Stopped) => {}
         Err(error) => {
             let text = error.brief();
-            tracing::warn!(%id, pod = left.pod.get(), "an aborted move's copy is still there: {text}");
+            tracing::warn!(%id, pod = left.pod.get(), "the copy that a move left is still there: {text}");
             if let Err(error) = mover.catalog.note_leftover(&left, &text).await {
                 tracing::warn!(%id, "not noted: {}", shared::error::chain(&error));
             }
@@ -73,9 +92,81 @@ async fn keep(mover: &Mover, left: &Leftover) {
     }
 }
 
+/// Whether it is at a source that was gone and still is: nothing is tried, noted or taken up then, for years if need be.
+async fn is_silent(mover: &Arc<Mover>, id: MoveId) -> bool {
+    let Ok(of_move) = mover.catalog.move_row(&MoveRef::Id(id)).await else {
+        return false;
+    };
+    of_move.state == MoveState::Done
+        && matches!(gone::answering(mover, of_move.source).await, Ok(None))
+}
+
 async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
-    // The source need not be there: nothing is asked of it but its name.
     let of_move = mover.catalog.move_row(&MoveRef::Id(left.id)).await?;
+    let job = if left.pod == of_move.source {
+        Box::pin(clear_source(mover, left, of_move)).await?
+    } else {
+        Box::pin(clear_target(mover, left, of_move)).await?
+    };
+    mover.moves.leave(job.id, &job.progress);
+    // Nothing of it is needed any more; what cannot be removed costs an empty folder.
+    let _ = tokio::fs::remove_dir_all(&job.dir).await;
+    Ok(())
+}
+
+/// A source that was gone and came back.
+async fn clear_source(
+    mover: &Arc<Mover>,
+    left: &Leftover,
+    of_move: MoveRow,
+) -> Result<Job, MoveError> {
+    let (target, former) = (of_move.target, of_move.detail.back_of);
+    // Nothing is asked of the target but its name: the shop may be elsewhere by now.
+    let row = MoveRow {
+        owner: left.owner,
+        target: of_move.source,
+        ..of_move
+    };
+    let mut job = job_of(mover, &row).await?;
+    job.target.pod = target;
+    let mut session = Session::open(&job, &job.source).await?;
+    step!(Step::GoneMark => {
+        home::change(&mut session, &job, &Change::TakeGone).await
+    })
+    .await?;
+    // A process of that pod may still read by the home that it has cached.
+    tokio::time::sleep(HOME_CACHED).await;
+    let tables = discover(&mut session).await?;
+    let dumps = mover.dumps()?;
+    step!(Step::GoneDump => {
+        retire::dump_rows(&job, &tables, &dumps).await
+    })
+    .await?;
+    step!(Step::GoneDelete => {
+        retire::delete_rows(&job, &tables).await?;
+        leftover::forget_marks(&job, &job.source, former).await
+    })
+    .await?;
+    session.awake().await?;
+    step!(Step::GoneRelease => {
+        home::change(&mut session, &job, &Change::Release).await
+    })
+    .await?;
+    session.close().await;
+    step!(Step::GoneDone => {
+        Ok(mover.catalog.leftover_done(left).await?)
+    })
+    .await?;
+    Ok(job)
+}
+
+/// The copy of an aborted move.
+async fn clear_target(
+    mover: &Arc<Mover>,
+    left: &Leftover,
+    of_move: MoveRow,
+) -> Result<Job, MoveError> {
+    // The source need not be there: nothing is asked of it but its name.
     let source = of_move.source;
     let row = MoveRow {
         owner: left.owner,
@@ -106,8 +197,5 @@ async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
         Ok(mover.catalog.leftover_done(left).await?)
     })
     .await?;
-    mover.moves.leave(job.id, &job.progress);
-    // Nothing of it is needed any more; what cannot be removed costs an empty folder.
-    let _ = tokio::fs::remove_dir_all(&job.dir).await;
-    Ok(())
+    Ok(job)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::keeper::{Gate, Heard, keep};
 use super::{Mover, heard};
 use crate::catalog::{MoveDetail, MoveRef, MoveRow};
-use crate::mover::driver::{Driver, Fences, Reason};
+use crate::mover::driver::{Driver, Fences, Kept, Reason};
 use crate::mover::error::{MoveError, Verdict};
 use crate::mover::step::{Step, step};
 
@@ -24,7 +24,7 @@ const FENCED_PAUSE_MAX: Duration = Duration::from_millis(400);
 const LASTED: Duration = Duration::from_secs(30);
 
 /// What one task remembers from run to run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Memory {
     /// What went wrong one after the other.
     faults: u32,
@@ -34,6 +34,8 @@ struct Memory {
     fences: Fences,
     /// Why a fence that stands is to be lifted.
     reason: Option<Reason>,
+    /// What the last run left to the next.
+    kept: Option<Kept>,
 }
 
 impl Memory {
@@ -115,9 +117,10 @@ async fn forget_files(mover: &Mover, id: MoveId) {
 async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
     let id = row.id;
     let gate: Gate = Arc::new(tokio::sync::Mutex::new(row.state));
-    let reason = memory.reason.take();
+    let (reason, kept) = (memory.reason.take(), memory.kept.take());
     memory.begun = Some(Instant::now());
-    let mut driver = match Driver::new(mover, row.clone(), Arc::clone(&gate), reason).await {
+    let begun = Driver::new(mover, row.clone(), Arc::clone(&gate), reason, kept).await;
+    let mut driver = match begun {
         Ok(driver) => driver,
         Err(error) => return fault(mover, row, error, memory).await,
     };
@@ -134,7 +137,15 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
         }
     };
     job.stop.cancel();
-    let row = driver.into_row();
+    let error = match &ended {
+        Ended::Fault(error) => Some(error),
+        Ended::Over | Ended::Heard(_) => None,
+    };
+    let (row, kept) = driver.end(error);
+    memory.kept = kept;
+    if !matches!(row.state, MoveState::Fenced | MoveState::Cutover) {
+        memory.fences.open();
+    }
     match ended {
         Ended::Over => {
             // Dumps are elsewhere.
@@ -183,6 +194,7 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
             if mover.stop.is_cancelled() {
                 return Next::Leave;
             }
+            note(mover, &row, &error, &text).await;
             rest(mover, id, state, pause).await;
         }
         memory.reason = Some(Reason { event, text });
@@ -197,7 +209,10 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
     let mut known = state;
     match event {
         Some(event) => known = settle(mover, &row, event, &text).await,
-        None if verdict == Verdict::Again => note(mover, &row, &error, &text).await,
+        // Whose home it is now an operator must know: nobody else may drive the move.
+        None if verdict == Verdict::Again || matches!(error, MoveError::NotOwner { .. }) => {
+            note(mover, &row, &error, &text).await;
+        }
         None => {}
     }
     rest(mover, id, known, pause).await;

@@ -183,6 +183,7 @@ pub(super) fn a_move(state: MoveState) -> api::Move {
         error: None,
         record: api::MoveRecord::default(),
         strays: Vec::new(),
+        source_gone: false,
         leftover_since: None,
         actor: "operator".into(),
         created_at: now(),

@@ -36,7 +36,7 @@ fn state_after(change: &Change, owner: u64, found: &HomeRow) -> Result<HomeState
     after(change, &who(owner), Some(found)).map(|row| row.unwrap().state)
 }
 
-const CHANGES: [Change; 12] = [
+const CHANGES: [Change; 14] = [
     Change::TakeOverSource(None),
     Change::TakeOverSource(Some(PlacementState::Serving)),
     Change::TakeOverTarget,
@@ -48,6 +48,8 @@ const CHANGES: [Change; 12] = [
     Change::Moved,
     Change::Restore(PlacementState::Serving),
     Change::Release,
+    Change::TakeGone,
+    Change::TakeLeftover,
     Change::Forget,
 ];
 
@@ -265,4 +267,41 @@ fn what_an_abort_leaves_keeps_the_number_and_names_the_owner() {
         assert!(matches!(late, Err(Refusal::NotOwner(_))));
     }
     assert_eq!(after(&Change::TakeLeftover, &who(8), None), Ok(None));
+}
+
+/// A source that was gone comes back as it was lost, or as its backup was made: whatever it says, it is handed over.
+#[test]
+fn inv1_a_source_that_comes_back_is_marked_whatever_it_says() {
+    let mark = Some(Mark {
+        pod: pod(2),
+        epoch: epoch(4),
+    });
+    for state in HomeState::ALL {
+        for at in [1, 3] {
+            for id in [Some("this"), Some("before"), None] {
+                let found = HomeRow {
+                    mark: Some(Mark {
+                        pod: pod(3),
+                        epoch: epoch(2),
+                    }),
+                    ..row(state, at, id, 6)
+                };
+                let taken = after(&Change::TakeGone, &who(7), Some(&found));
+                let taken = taken.unwrap().unwrap();
+                assert_eq!((taken.state, taken.owner), (HomeState::Moved, 7));
+                assert_eq!((taken.epoch, taken.mark), (epoch(at), mark));
+                // Done twice it is the same.
+                let again = after(&Change::TakeGone, &who(7), Some(&taken));
+                assert_eq!(again, Ok(Some(taken)));
+            }
+        }
+        let found = row(state, 4, Some("this"), 6);
+        let refused = after(&Change::TakeGone, &who(7), Some(&found));
+        assert!(matches!(refused, Err(Refusal::State(_))), "{state:?}");
+    }
+    let made = after(&Change::TakeGone, &who(7), None).unwrap().unwrap();
+    assert_eq!(
+        (made.state, made.epoch, made.mark),
+        (HomeState::Moved, epoch(3), mark)
+    );
 }
