@@ -280,6 +280,7 @@ async fn load_chunks(
 ) -> Result<(), MoveError> {
     let job = &shared.job;
     let mut target = Session::open(job, &job.target).await?;
+    target.squeeze().await?;
     loop {
         let waiting = async { chunks.lock().await.recv().await };
         let chunk = tokio::select! {

@@ -20,6 +20,9 @@ use super::table::{Column, Kind, Table};
 /// Longer values are hashed by themselves before the row is.
 const INLINE_MAX: usize = 512;
 
+/// The length of a digest.
+pub(crate) const DIGEST_BYTES: usize = 32;
+
 /// Bits of one number that says which columns are null.
 const NULL_BITS: usize = 60;
 
@@ -106,7 +109,7 @@ fn digest(members: &[String]) -> String {
 /// are declared short only.)
 pub(crate) fn of_rows(table: &Table) -> String {
     format!(
-        "count(*), bit_xor(ifnull({},left(random_bytes(32),32)))",
+        "count(*), bit_xor(ifnull({},left(random_bytes({DIGEST_BYTES}),{DIGEST_BYTES})))",
         row(table)
     )
 }

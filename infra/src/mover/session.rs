@@ -64,6 +64,8 @@ pub(crate) struct Session {
     id: u32,
     /// When the server answered last.
     spoken: Instant,
+    /// Whether its transactions are compressed in the binlog.
+    squeezed: bool,
 }
 
 impl Session {
@@ -82,31 +84,6 @@ impl Session {
         stop: &CancellationToken,
     ) -> Result<Self, MoveError> {
         connect::server(end, address, stop).await
-    }
-
-    async fn greet(&mut self) -> Result<(), MoveError> {
-        let sql = "select pod, term, @@global.read_only from pod_identity where one = 1";
-        let rows = self.rows("ask whose database it is", sql).await?;
-        let row = rows.first();
-        let number = |at: usize| row.and_then(|r| number(r, at));
-        let (pod, term) = (number(0), number(1));
-        if pod != Some(u64::from(self.end.pod.get())) || term != Some(self.end.term) {
-            let show = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
-            return Err(MoveError::PrimaryChanged {
-                pod: self.end.pod,
-                text: format!(
-                    "{} says pod {} and term {}, expected was term {}",
-                    self.end.primary,
-                    show(pod),
-                    show(term),
-                    self.end.term
-                ),
-            });
-        }
-        if number(2) != Some(0) {
-            return Err(fault::read_only(self.end.pod));
-        }
-        Ok(())
     }
 
     /// Which pod it speaks to.
@@ -177,8 +154,7 @@ impl Session {
         let whole = self.settle(doing, READ_LIMIT, conn, answer)?;
         if !whole {
             self.abandon().await;
-            *self = connect::primary(&self.end, &self.stop).await?;
-            self.greet().await?;
+            self.renew().await?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Holds a move back while its pods have enough to do: replicas that lag, a primary with many statements at once, a disk
 //! that is nearly full.
 //!
-//! Each pod is looked at by a task of its own, some times a second. How far a replica is behind is measured by sets of
-//! transactions: what the primary had executed a moment ago the replica must have by now. That needs no clock of the
-//! servers and no row of the pods. A replica that does not answer counts for nothing here: nobody reads from it.
+//! Each server is looked at by a task of its own, some times a second: one that hangs holds up nobody's look. How far a
+//! replica is behind is measured by sets of transactions: what the primary had executed a moment ago the replica must have
+//! by now. That needs no clock of the servers and no row of the pods. A replica that does not answer counts for nothing
+//! here: nobody reads from it.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -13,15 +14,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use shared::gtid::GtidSet;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::error::MoveError;
 use super::job::{End, Job};
 use super::progress::Progress;
 use super::session::{Session, text};
+use crate::api::Address;
 
 /// How often a pod is looked at: a lag of a second is seen in time, and four small questions a second are nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A server that needs longer for so small a question has not answered: what it said last is old by then.
+const LOOK_WITHIN: Duration = Duration::from_secs(2);
 /// How long a server that did not answer is left alone.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often one that waits looks whether it may go on.
@@ -29,41 +33,48 @@ const PASS_EVERY: Duration = Duration::from_millis(50);
 /// Sets kept to measure by: two minutes; a replica further behind is just far behind.
 const SAMPLES: usize = 480;
 
-/// What stands in the way at each pod that is watched.
-type Looks = Vec<Option<String>>;
+/// What stands in the way at each server that is watched.
+type Looks = Arc<Mutex<Vec<Option<String>>>>;
 
 /// Watches pods of a move while it is kept.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     job: Job,
-    looks: Arc<Mutex<Looks>>,
+    looks: Looks,
     _tasks: JoinSet<()>,
 }
 
 impl Throttle {
     /// Begins to watch both pods.
     pub(crate) fn start(job: &Job) -> Self {
-        Self::of(job, [&job.source, &job.target], Disk::Counts)
+        Self::of(job, &[&job.source, &job.target], Disk::Counts)
     }
 
     /// For what only reads or deletes at one pod: the other does not matter, and on a full disk deleting makes room.
     pub(crate) fn deleting(job: &Job, end: &End) -> Self {
-        Self::of(job, [end], Disk::IsNothing)
+        Self::of(job, &[end], Disk::IsNothing)
     }
 
-    fn of<const N: usize>(job: &Job, ends: [&End; N], disk: Disk) -> Self {
-        let looks = Arc::new(Mutex::new(vec![None; N]));
+    fn of(job: &Job, ends: &[&End], disk: Disk) -> Self {
+        let looks = Looks::default();
         let mut tasks = JoinSet::new();
-        for (number, end) in ends.into_iter().enumerate() {
-            let (job, end, looks) = (job.clone(), end.clone(), Arc::clone(&looks));
-            tasks.spawn(async move {
-                let say = |found: Option<String>| {
-                    if let Some(look) = looks.lock().get_mut(number) {
-                        *look = found;
-                    }
-                };
-                watch(&job, &end, disk, say).await;
-            });
+        for end in ends {
+            let samples = Arc::new(Mutex::new(Samples::default()));
+            let primary = Asked::new(job, end, &end.primary);
+            tasks.spawn(watch_primary(
+                primary,
+                disk,
+                Arc::clone(&samples),
+                Slot::new(&looks),
+            ));
+            for address in &end.replicas {
+                let replica = Asked::new(job, end, address);
+                tasks.spawn(watch_replica(
+                    replica,
+                    Arc::clone(&samples),
+                    Slot::new(&looks),
+                ));
+            }
         }
         Self {
             job: job.clone(),
@@ -103,17 +114,112 @@ impl Throttle {
     }
 }
 
+/// Where one server's reason stands.
+struct Slot {
+    looks: Looks,
+    at: usize,
+}
+
+impl Slot {
+    fn new(looks: &Looks) -> Self {
+        let mut all = looks.lock();
+        all.push(None);
+        Self {
+            looks: Arc::clone(looks),
+            at: all.len() - 1,
+        }
+    }
+
+    fn say(&self, found: Option<String>) {
+        if let Some(look) = self.looks.lock().get_mut(self.at) {
+            *look = found;
+        }
+    }
+}
+
 /// A server that is asked again and again.
 struct Asked {
+    job: Job,
+    end: End,
+    address: Address,
     session: Option<Session>,
     rest_until: Instant,
 }
 
 impl Asked {
-    fn new() -> Self {
+    fn new(job: &Job, end: &End, address: &Address) -> Self {
         Self {
+            job: job.clone(),
+            end: end.clone(),
+            address: address.clone(),
             session: None,
             rest_until: Instant::now(),
+        }
+    }
+
+    /// One look, or nothing from a server that does not answer in time; it is left alone for a while then.
+    async fn look(&mut self, what: What) -> Option<Seen> {
+        if self.session.is_none() && Instant::now() < self.rest_until {
+            return None;
+        }
+        let kept = self.session.take();
+        let looking = async {
+            let mut session = match kept {
+                Some(session) => session,
+                None => Session::open_at(&self.end, &self.address, &self.job.stop).await?,
+            };
+            let seen = what.ask(&mut session).await?;
+            Ok::<_, MoveError>((session, seen))
+        };
+        match timeout(LOOK_WITHIN, looking).await {
+            Ok(Ok((session, seen))) => {
+                self.session = Some(session);
+                Some(seen)
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.rest_until = Instant::now() + LOOK_AGAIN;
+                None
+            }
+        }
+    }
+
+    /// Until the next look; not past the run's end.
+    async fn pause(&self) {
+        tokio::select! {
+            () = self.job.stop.cancelled() => {}
+            () = sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+/// What a server is asked.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Executed,
+    Load,
+    Folder,
+}
+
+/// What it answered.
+enum Seen {
+    Executed(GtidSet),
+    Load(GtidSet, u64),
+    Folder(Option<PathBuf>),
+}
+
+impl What {
+    async fn ask(self, session: &mut Session) -> Result<Seen, MoveError> {
+        match self {
+            Self::Executed => Ok(Seen::Executed(session.gtid_executed().await?)),
+            Self::Folder => Ok(Seen::Folder(data_folder(session).await)),
+            Self::Load => {
+                let executed = session.gtid_executed().await?;
+                let sql = "show global status like 'Threads_running'";
+                let rows = session.rows("look at the load", sql).await?;
+                let running = rows.first().and_then(|row| text(row, 1));
+                let running = running.and_then(|n| n.parse().ok()).unwrap_or(0);
+                Ok(Seen::Load(executed, running))
+            }
         }
     }
 }
@@ -125,99 +231,57 @@ enum Disk {
     IsNothing,
 }
 
-async fn watch(job: &Job, end: &End, room: Disk, say: impl Fn(Option<String>)) {
-    let mut primary = Asked::new();
-    let mut replicas: Vec<Asked> = end.replicas.iter().map(|_| Asked::new()).collect();
-    let mut samples = Samples::default();
+/// A primary that does not answer stops the move by itself; what it said last says nothing then.
+async fn watch_primary(mut primary: Asked, disk: Disk, samples: Arc<Mutex<Samples>>, slot: Slot) {
+    let pod = primary.end.pod;
     // Without a folder no disk is looked at.
-    let mut disk = (room == Disk::IsNothing).then_some(None);
-    while !job.stop.is_cancelled() {
-        let looked = look(job, end, &mut primary, &mut disk).await;
-        // A primary that does not answer stops the move by itself; what it said last says nothing now.
-        let mut reason = None;
-        if let Some((executed, found)) = looked {
-            reason = found;
-            samples.add(Instant::now(), executed);
+    let mut folder = (disk == Disk::IsNothing).then_some(None);
+    while !primary.job.stop.is_cancelled() {
+        if folder.is_none()
+            && let Some(Seen::Folder(found)) = primary.look(What::Folder).await
+        {
+            folder = Some(found);
         }
-        for (replica, address) in replicas.iter_mut().zip(&end.replicas) {
-            let Some(set) = executed(job, end, address, replica).await else {
-                continue;
-            };
-            let lag = samples.lag(Instant::now(), &set);
-            if lag > job.limits.replica_lag_max {
-                reason = Some(format!(
-                    "the replica {address} of pod {} is {} ms behind",
-                    end.pod,
-                    lag.as_millis()
-                ));
-            }
-        }
-        say(reason);
-        tokio::select! {
-            () = job.stop.cancelled() => {}
-            () = sleep(LOOK_EVERY) => {}
-        }
+        let looked = primary.look(What::Load).await;
+        let Some(Seen::Load(executed, running)) = looked else {
+            slot.say(None);
+            primary.pause().await;
+            continue;
+        };
+        samples.lock().add(Instant::now(), executed);
+        let limits = &primary.job.limits;
+        let busy = (running > limits.threads_running_max)
+            .then(|| format!("the primary of pod {pod} runs {running} statements at once"));
+        let folder = folder.as_ref().and_then(Option::as_ref);
+        let left = folder
+            .and_then(|folder| Free::of(folder))
+            .map(Free::percent);
+        let full = left
+            .filter(|left| *left < u64::from(limits.disk_free_min_percent))
+            .map(|left| format!("the disk of pod {pod}'s primary has {left} % left"));
+        slot.say(busy.or(full));
+        primary.pause().await;
     }
 }
 
-/// What the primary has executed, and what of it stands in the way.
-async fn look(
-    job: &Job,
-    end: &End,
-    asked: &mut Asked,
-    disk: &mut Option<Option<PathBuf>>,
-) -> Option<(GtidSet, Option<String>)> {
-    let set = executed(job, end, &end.primary, asked).await?;
-    let session = asked.session.as_mut()?;
-    let sql = "show global status like 'Threads_running'";
-    let rows = session.rows("look at the load", sql).await.ok()?;
-    let running = rows.first().and_then(|row| text(row, 1))?.parse().ok();
-    let running: u64 = running.unwrap_or(0);
-    if disk.is_none() {
-        *disk = Some(data_folder(session).await);
+/// A replica that does not answer counts for nothing.
+async fn watch_replica(mut replica: Asked, samples: Arc<Mutex<Samples>>, slot: Slot) {
+    while !replica.job.stop.is_cancelled() {
+        let lag = match replica.look(What::Executed).await {
+            Some(Seen::Executed(set)) => samples.lock().lag(Instant::now(), &set),
+            Some(Seen::Load(..) | Seen::Folder(_)) | None => Duration::ZERO,
+        };
+        let late = lag > replica.job.limits.replica_lag_max;
+        slot.say(late.then(|| {
+            format!(
+                "the replica {} of pod {} is {} ms behind",
+                replica.address,
+                replica.end.pod,
+                lag.as_millis()
+            )
+        }));
+        replica.pause().await;
     }
-    let folder = disk.as_ref().and_then(Option::as_ref);
-    let free = folder.and_then(|folder| Free::of(folder));
-    let limits = &job.limits;
-    let reason = if running > limits.threads_running_max {
-        Some(format!(
-            "the primary of pod {} runs {running} statements at once",
-            end.pod
-        ))
-    } else {
-        free.filter(|free| free.percent() < u64::from(limits.disk_free_min_percent))
-            .map(|free| {
-                format!(
-                    "the disk of pod {}'s primary has {} % left",
-                    end.pod,
-                    free.percent()
-                )
-            })
-    };
-    Some((set, reason))
-}
-
-async fn executed(
-    job: &Job,
-    end: &End,
-    address: &crate::api::Address,
-    asked: &mut Asked,
-) -> Option<GtidSet> {
-    if asked.session.is_none() {
-        if Instant::now() < asked.rest_until {
-            return None;
-        }
-        asked.session = Session::open_at(end, address, &job.stop).await.ok();
-    }
-    let answer = match &mut asked.session {
-        Some(session) => session.gtid_executed().await.ok(),
-        None => None,
-    };
-    if answer.is_none() {
-        asked.session = None;
-        asked.rest_until = Instant::now() + LOOK_AGAIN;
-    }
-    answer
 }
 
 /// What the primary had executed, and when.

@@ -1,7 +1,7 @@
 //! Whether both sides hold the same rows: by chunks while the shop sells, by keys inside the fence.
 //!
 //! A chunk is a range of the primary key, so the chunks of a table cover every row that either side may have. Both servers
-//! compute its fingerprint at once; where the two differ, the keys whose rows differ are found by digests of single rows
+//! compute its fingerprint; where the two differ, the keys whose rows differ are found by digests of single rows
 //! and noted in the ledger, together with every key that the applier writes meanwhile. Those are compared by
 //! themselves, again and again while they change. A key that differs although everything that could have been seen is
 //! applied is a true difference: it is put in order once, and when it differs again the move fails.
@@ -73,10 +73,14 @@ impl Comparison<'_> {
                 Ok(Ok(_)) => Ok(()),
                 // The applier ended: its own error says why.
                 Ok(Err(_)) => Err(MoveError::Stopped),
-                Err(_) => Err(MoveError::Bound(format!(
-                    "the target did not follow the source within {} s while both were compared",
-                    limit.as_secs()
-                ))),
+                Err(_) => Err(match self.throttle.reason() {
+                    // To be held back is not to be slow.
+                    Some(reason) => MoveError::Waits(format!("held back because {reason}")),
+                    None => MoveError::Bound(format!(
+                        "the target did not follow the source within {} s while both were compared",
+                        limit.as_secs()
+                    )),
+                }),
             },
         }
     }

@@ -25,6 +25,7 @@ impl Deletion<'_> {
     /// Deletes all rows of the shop in these tables.
     pub(crate) async fn run(&self, tables: &[Table]) -> Result<(), MoveError> {
         let mut session = Session::open(self.job, self.end).await?;
+        session.squeeze().await?;
         let throttle = Throttle::deleting(self.job, self.end);
         for table in tables {
             self.table(&mut session, &throttle, table).await?;

@@ -1,9 +1,9 @@
-//! A session that was left alone: its server closes it after half a minute.
+//! What a new connection is told and asked, also when it takes the place of one that was left alone: its server closes
+//! that after half a minute.
 
 use std::time::Duration;
 
-use super::Session;
-use super::connect;
+use super::{Session, connect, fault, number};
 use crate::mover::error::MoveError;
 
 /// A session that has been silent for that long says something before it is relied on.
@@ -24,7 +24,57 @@ impl Session {
                 Err(_) => {}
             }
         }
+        self.renew().await
+    }
+
+    /// Another connection to the same primary under the same term, like the one before.
+    pub(super) async fn renew(&mut self) -> Result<(), MoveError> {
+        let squeezed = self.squeezed;
         *self = connect::primary(&self.end, &self.stop).await?;
-        self.greet().await
+        self.greet().await?;
+        if squeezed {
+            self.squeeze().await?;
+        }
+        Ok(())
+    }
+
+    /// Compresses what this session's transactions leave in the binlog. Each is one event then, which a replica writes to
+    /// its relay log and brings to the disk at once, and not every 8 KiB of it: the acknowledgement of a chunk comes in a
+    /// tenth of the time. Whoever reads binlogs here reads such events, or fails. An account that may not switch it on goes
+    /// on without.
+    pub(crate) async fn squeeze(&mut self) -> Result<(), MoveError> {
+        let sql = "set binlog_transaction_compression = 1";
+        match self.exec("compress its transactions", sql).await {
+            Ok(_) => self.squeezed = true,
+            Err(MoveError::Sql { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Makes sure that it is the primary that is meant, and takes writes.
+    pub(super) async fn greet(&mut self) -> Result<(), MoveError> {
+        let sql = "select pod, term, @@global.read_only from pod_identity where one = 1";
+        let rows = self.rows("ask whose database it is", sql).await?;
+        let row = rows.first();
+        let number = |at: usize| row.and_then(|r| number(r, at));
+        let (pod, term) = (number(0), number(1));
+        if pod != Some(u64::from(self.end.pod.get())) || term != Some(self.end.term) {
+            let show = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
+            return Err(MoveError::PrimaryChanged {
+                pod: self.end.pod,
+                text: format!(
+                    "{} says pod {} and term {}, expected was term {}",
+                    self.end.primary,
+                    show(pod),
+                    show(term),
+                    self.end.term
+                ),
+            });
+        }
+        if number(2) != Some(0) {
+            return Err(fault::read_only(self.end.pod));
+        }
+        Ok(())
     }
 }

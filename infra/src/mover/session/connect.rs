@@ -84,6 +84,7 @@ pub(super) async fn server(
         id: conn.id(),
         conn: Some(conn),
         spoken: Instant::now(),
+        squeezed: false,
     })
 }
 

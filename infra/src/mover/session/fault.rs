@@ -93,4 +93,9 @@ impl MoveError {
             Self::Lost { source: Error::Server(said), .. } if matches!(said.code, 1205 | 1213)
         )
     }
+
+    /// A statement that the server ended at its deadline: it asked for too much.
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        matches!(self, Self::Lost { source: Error::Server(said), .. } if said.code == 3024)
+    }
 }

@@ -1,7 +1,15 @@
 //! Chunks: ranges of the primary key, of all tables, one after the other; compared by several sessions at once.
+//!
+//! The source gives a digest of each row and with them where the chunk ends; the target's rows up to there are summed up
+//! by its server, and only where the two differ are they asked for one by one. No row leaves its server for that.
+//!
+//! How much one chunk reads is bounded three ways: at first by the bytes of a row that the table's statistics tell, then
+//! by the time that the one before took, and where rows are suddenly larger by a deadline of the server's, at which the
+//! chunk is asked for again with fewer rows.
 
 use std::time::{Duration, Instant};
 
+use mysql_async::Row;
 use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
 
@@ -12,10 +20,16 @@ use crate::mover::progress::Progress;
 use crate::mover::session::{bytes, number};
 use crate::mover::table::{Key, Table};
 
-/// What the first chunk of a table may read, by the table's statistics; later ones go by time.
-const FIRST_BYTES: u64 = 16 << 20;
+/// What a chunk may read by the table's statistics: what a server digests in a tenth of a second.
+const BYTES: u64 = 16 << 20;
+/// Rows of a table's first chunk, by whose time the next ones go.
+const FIRST_ROWS: u64 = 2_000;
 /// A chunk grows and shrinks by this at most: one slow read says little.
 const STEP: f64 = 2.0;
+/// A chunk that takes so many times what it shall has rows that are larger than those before.
+const TOO_LONG: u32 = 20;
+/// By how much it is made smaller then.
+const FEWER: u64 = 8;
 
 /// The chunks that are left, and what came of the others.
 pub(super) struct Plan<'a> {
@@ -32,11 +46,13 @@ struct Next {
     rows: u64,
 }
 
-/// A range of one table.
+/// A range of one table, and what the source has there.
 struct Chunk {
     table: usize,
     after: Option<Key>,
     upto: Option<Key>,
+    /// Keys with digests.
+    rows: Vec<Row>,
 }
 
 impl<'a> Plan<'a> {
@@ -74,43 +90,25 @@ impl<'a> Plan<'a> {
             let Some(chunk) = self.take(pair).await? else {
                 return Ok(());
             };
-            self.compare(pair, &chunk).await?;
+            self.compare(pair, chunk).await?;
         }
     }
 
-    /// The next chunk. Its end is a key of the source; the last one of a table has none, so that rows which only the
-    /// target has are in a chunk too.
+    /// The next chunk, read at the source. Its end is a key of the source; the last one of a table has none, so that rows
+    /// which only the target has are in a chunk too.
     async fn take(&self, pair: &mut Pair) -> Result<Option<Chunk>, MoveError> {
+        let Comparison { job, tables, .. } = self.comparison;
         let mut next = self.next.lock().await;
-        let Some(table) = self.comparison.tables.get(next.table) else {
+        let Some(table) = tables.get(next.table) else {
             return Ok(None);
         };
-        let sql = format!(
-            "select {} {} where {} order by {} limit {}",
-            table.key_list(),
-            table.by_key(),
-            table.key_range(self.comparison.job.shop, next.after.as_ref(), None),
-            table.order_by(),
-            next.rows
-        );
-        let (mut last, mut count) = (None, 0);
-        let doing = "find the end of a chunk";
-        pair.source
-            .each_row(doing, &sql, &mut |row| {
-                last = Some(row);
-                count += 1;
-                true
-            })
-            .await?;
-        let whole = count < next.rows;
-        let upto = match last.filter(|_| !whole && table.key.len() > 1) {
+        let began = Instant::now();
+        let rows = self.read(pair, table, &mut next).await?;
+        let took = began.elapsed();
+        let whole = (rows.len() as u64) < next.rows || table.key.len() == 1;
+        let upto = match rows.last().filter(|_| !whole) {
             Some(row) => {
-                Some(
-                    Key::of_key_row(table, &row).map_err(|_| MoveError::SchemaChanged {
-                        pod: self.comparison.job.source.pod,
-                        text: format!("a key of {} cannot be read", table.name),
-                    })?,
-                )
+                Some(Key::of_key_row(table, row).map_err(|_| keys::unreadable(job, table))?)
             }
             None => None,
         };
@@ -118,18 +116,53 @@ impl<'a> Plan<'a> {
             table: next.table,
             after: next.after.take(),
             upto: upto.clone(),
+            rows,
         };
         if upto.is_some() {
             next.after = upto;
+            let rows = sized(next.rows, took, job.limits.chunk_time);
+            next.rows = rows.min(most_rows(self.comparison, table));
         } else {
             next.table += 1;
-            let table = self.comparison.tables.get(next.table);
+            let table = tables.get(next.table);
             next.rows = table.map_or(1, |t| first_rows(self.comparison, t));
         }
         Ok(Some(chunk))
     }
 
-    async fn compare(&self, pair: &mut Pair, chunk: &Chunk) -> Result<(), MoveError> {
+    /// Keys and digests of up to `next.rows` rows; fewer are asked for where the server cannot do so many in time.
+    async fn read(
+        &self,
+        pair: &mut Pair,
+        table: &Table,
+        next: &mut Next,
+    ) -> Result<Vec<Row>, MoveError> {
+        let job = self.comparison.job;
+        let range = table.key_range(job.shop, next.after.as_ref(), None);
+        let within = (job.limits.chunk_time * TOO_LONG).as_millis();
+        loop {
+            let hint = if next.rows > 1 {
+                format!("/*+ max_execution_time({within}) */ ")
+            } else {
+                String::new()
+            };
+            let sql = format!(
+                "select {hint}{} {} where {range} order by {} limit {}",
+                keys::listed(table),
+                table.by_key(),
+                table.order_by(),
+                next.rows
+            );
+            match pair.source.rows("read a chunk's digests", &sql).await {
+                Err(error) if error.is_out_of_time() && next.rows > 1 => {
+                    next.rows = (next.rows / FEWER).max(1);
+                }
+                rows => return rows,
+            }
+        }
+    }
+
+    async fn compare(&self, pair: &mut Pair, chunk: Chunk) -> Result<(), MoveError> {
         let Comparison {
             job,
             tables,
@@ -140,46 +173,46 @@ impl<'a> Plan<'a> {
             return Ok(());
         };
         let range = table.key_range(job.shop, chunk.after.as_ref(), chunk.upto.as_ref());
-        let began = Instant::now();
         let sql = format!(
             "select {} {} where {range}",
             fingerprint::of_rows(table),
             table.by_key()
         );
-        let (source, target) = pair.rows("compare a chunk", &sql).await?;
-        let took = began.elapsed();
-        let of = |rows: &[mysql_async::Row]| {
-            let row = rows.first()?;
-            let count = number(row, 0)?;
-            // Of no rows the function gives neutral bits of its own length.
-            let bits = bytes(row, 1).filter(|_| count > 0).unwrap_or_default();
-            Some((count, bits.to_vec()))
-        };
-        let (source, target) = (of(&source), of(&target));
-        let rows = source.as_ref().map_or(0, |(count, _)| *count);
-        let equal = source.is_some() && source == target;
+        let target = pair.target.rows("compare a chunk", &sql).await?;
+        let count = target.first().and_then(|row| number(row, 0));
+        let bits = target.first().and_then(|row| bytes(row, 1));
+        let rows = chunk.rows.len() as u64;
+        // Of no rows the function gives neutral bits of its own length.
+        let equal = count == Some(rows)
+            && (rows == 0 || bits == Some(&summed(job, table, &chunk.rows)?[..]));
         if !equal {
             let sql = format!("{} {} where {range}", keys::selected(table), table.by_key());
-            let (source, target) = pair.rows("compare a chunk's rows", &sql).await?;
-            let source = keys::digests(job, table, &source)?;
+            let target = pair.target.rows("compare a chunk's rows", &sql).await?;
+            let source = keys::digests(job, table, &chunk.rows)?;
             let target = keys::digests(job, table, &target)?;
             let unlike = keys::different(&source, &target);
             ledger.suspect(unlike.into_iter().map(|key| (chunk.table, key)));
         }
         Progress::add(&job.progress.rows_compared, rows);
         self.so_far.lock().rows += rows;
-        self.learn(chunk.table, took).await;
         Ok(())
     }
+}
 
-    /// The next chunk of this table takes about as long as a chunk shall.
-    async fn learn(&self, table: usize, took: Duration) {
-        let limits = &self.comparison.job.limits;
-        let mut next = self.next.lock().await;
-        if next.table == table {
-            next.rows = sized(next.rows, took, limits.chunk_time).min(limits.chunk_rows_max);
+/// The exclusive or of the rows' digests, as the server sums them up.
+fn summed(
+    job: &crate::mover::job::Job,
+    table: &Table,
+    rows: &[Row],
+) -> Result<[u8; fingerprint::DIGEST_BYTES], MoveError> {
+    let mut sum = [0; fingerprint::DIGEST_BYTES];
+    for row in rows {
+        let digest = keys::digest(job, table, row)?;
+        for (sum, byte) in sum.iter_mut().zip(digest) {
+            *sum ^= byte;
         }
     }
+    Ok(sum)
 }
 
 /// A size for the next piece of work, when one of size `now` took that long.
@@ -196,9 +229,14 @@ pub(crate) fn sized(now: u64, took: Duration, wanted: Duration) -> u64 {
     next.max(1)
 }
 
+/// As many rows as a chunk of this table may have.
+fn most_rows(comparison: &Comparison<'_>, table: &Table) -> u64 {
+    let fitting = BYTES / table.row_bytes.max(1);
+    fitting.clamp(1, comparison.job.limits.chunk_rows_max.max(1))
+}
+
 fn first_rows(comparison: &Comparison<'_>, table: &Table) -> u64 {
-    let limits = &comparison.job.limits;
-    (FIRST_BYTES / table.row_bytes.max(1)).clamp(1, limits.chunk_rows_min.max(1))
+    most_rows(comparison, table).min(FIRST_ROWS)
 }
 
 #[cfg(test)]

@@ -19,28 +19,40 @@ const KEYS_MAX: usize = 500;
 /// Keys with the digests of their rows.
 pub(super) type Digests = HashMap<Key, Vec<u8>>;
 
-/// What is selected: the key, then the digest.
+/// The key, then the digest.
+pub(super) fn listed(table: &Table) -> String {
+    format!("{}, {}", table.key_list(), fingerprint::row(table))
+}
+
+/// What is selected.
 pub(super) fn selected(table: &Table) -> String {
-    format!("select {}, {}", table.key_list(), fingerprint::row(table))
+    format!("select {}", listed(table))
+}
+
+/// The digest in a row of an answer to [`selected`].
+pub(super) fn digest<'r>(job: &Job, table: &Table, row: &'r Row) -> Result<&'r [u8], MoveError> {
+    let at = table.key_columns().count().max(1);
+    let digest = bytes(row, at).filter(|digest| digest.len() == fingerprint::DIGEST_BYTES);
+    digest.ok_or_else(|| {
+        let key = Key::of_key_row(table, row);
+        let key = key.map_or_else(|_| unreadable(job, table).to_string(), |key| key.to_string());
+        MoveError::Diverged(format!(
+            "the row {key} of {} has no fingerprint: a value is larger than the server lets through",
+            table.name
+        ))
+    })
 }
 
 /// Reads an answer to [`selected`].
 pub(super) fn digests(job: &Job, table: &Table, rows: &[Row]) -> Result<Digests, MoveError> {
-    let at = table.key_columns().count().max(1);
     let pair = |row: &Row| {
         let key = Key::of_key_row(table, row).map_err(|_| unreadable(job, table))?;
-        let digest = bytes(row, at).ok_or_else(|| {
-            MoveError::Diverged(format!(
-                "the row {key} of {} has no fingerprint: a value is larger than the server lets through",
-                table.name
-            ))
-        })?;
-        Ok((key, digest.to_vec()))
+        Ok((key, digest(job, table, row)?.to_vec()))
     };
     rows.iter().map(pair).collect()
 }
 
-fn unreadable(job: &Job, table: &Table) -> MoveError {
+pub(super) fn unreadable(job: &Job, table: &Table) -> MoveError {
     MoveError::SchemaChanged {
         pod: job.source.pod,
         text: format!("a key of {} cannot be read", table.name),
