@@ -1,12 +1,12 @@
 //! The copy of one large shop, three ways.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tests::{Fleet, Server, wait_until};
 
 use super::tools::{Place, Tools};
-use super::{fill, move_shop, number};
+use super::{Shown, fill, move_shop, number, retire};
 use crate::Options;
 use crate::report::{self, median};
 
@@ -51,13 +51,36 @@ pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
     ends.settle().await?;
     let bytes = ends.bytes().await?;
     let mut took: [Vec<f64>; 3] = Default::default();
+    let mut moves = Vec::new();
     for round in 0..options.rounds {
         let (from, to) = (round % 2, (round + 1) % 2);
         took[1].push(ends.mysqldump(from, to, shop.id.get(), rows).await?);
         took[2].push(ends.mydumper(to).await?);
-        took[0].push(ends.mover(&shop.handle, to, rows).await?);
+        let shown = ends.mover(&shop.handle, to, rows).await?;
+        took[0].push(shown.to_the_owner()?);
+        moves.push(shown);
     }
     print(options, rows, bytes, &took);
+    states(&moves)
+}
+
+/// Where a move's time went.
+fn states(moves: &[Shown]) -> Result<()> {
+    let of = |state: &str| -> Result<String> {
+        let took: Result<Vec<f64>> = moves.iter().map(|shown| shown.within(state)).collect();
+        Ok(format!("{:.2}", median(&took?)))
+    };
+    let names = [
+        "preparing",
+        "copying",
+        "catching_up",
+        "verifying",
+        "fenced",
+        "cutover",
+        "retiring",
+    ];
+    let row: Result<Vec<String>> = names.iter().map(|name| of(name)).collect();
+    report::table("Seconds of these moves in each state", &names, &[row?]);
     Ok(())
 }
 
@@ -189,13 +212,13 @@ impl Ends<'_> {
         Ok(took.as_secs_f64())
     }
 
-    async fn mover(&self, handle: &str, to: usize, rows: u64) -> Result<f64> {
+    async fn mover(&self, handle: &str, to: usize, rows: u64) -> Result<Shown> {
         self.empty(to).await?;
-        let begun = Instant::now();
         move_shop(self.fleet, handle, self.pods[to]).await?;
-        let took = begun.elapsed();
         self.arrived(to, "podhost", rows).await?;
-        Ok(took.as_secs_f64())
+        let shown = retire(self.fleet, handle).await?;
+        self.settle().await?;
+        Ok(shown)
     }
 
     async fn arrived(&self, at: usize, database: &str, rows: u64) -> Result<()> {

@@ -4,34 +4,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::json;
 use tests::{Call, Fleet, Product, Shop};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Record, move_shop};
+use super::{Record, move_shop, retire};
 use crate::Options;
 use crate::report::{self, median, percentile, us};
 
 /// Writes to different rows do not wait for each other.
 const PRODUCTS: usize = 64;
-/// Writes a second at the moving shop.
-const RATE: u32 = 200;
-/// Requests a second at each neighbour: enough for a p99.
-const NEIGHBOUR_RATE: u32 = 50;
-/// What a neighbour is measured for without any move.
-const QUIET: Duration = Duration::from_secs(20);
+/// Writes a second that are tried, highest first. At the first that the pods take without any move, a half of it is used:
+/// a pod at its limit is slow whatever moves.
+const RATES: [u32; 8] = [400, 280, 200, 140, 100, 60, 30, 16];
+const OF_WHAT_IS_TAKEN: u32 = 2;
+/// How long a rate is tried.
+const TRIED_FOR: Duration = Duration::from_secs(6);
+/// A rate is taken if no write is refused, and hardly one needs longer than this.
+const TAKEN_WITHIN: Duration = Duration::from_millis(500);
+/// Each neighbour has this part of the shop's writes.
+const NEIGHBOUR_PART: u32 = 4;
+/// What is measured without any move.
+const QUIET: Duration = Duration::from_secs(30);
 /// Between two moves.
 const REST: Duration = Duration::from_millis(500);
 
-/// One write: when it was due, when it was answered, and whether the pod had too much to do for it, which has nothing to do
-/// with moves. Any other answer ends the bench.
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Done,
+    /// The pod had too much to do for it, which has nothing to do with moves.
+    Overloaded,
+    /// Any other answer, or none.
+    Failed,
+}
+
+/// One write: when it was due, and when it was answered.
 #[derive(Debug, Clone, Copy)]
 struct Write {
     due: Instant,
     answered: Instant,
-    overloaded: bool,
+    how: How,
 }
 
 /// Writers at a fixed rate, whether answers come or not.
@@ -77,33 +92,46 @@ async fn writers(
                 format!("/api/v1/products/{}/inventory", product.id),
             );
             let body = json!({"available": 1000 + turn});
-            let answer = shop.send(call.token(&shop.token).json(&body)).await?;
-            let overloaded = answer.status == 503 && answer.text().contains("problem:overloaded");
-            ensure!(
-                answer.status == 200 || overloaded,
-                "a write was answered with {}: {}",
-                answer.status,
-                answer.text()
-            );
-            Ok(Write {
+            let answer = shop.send(call.token(&shop.token).json(&body)).await;
+            let how = match &answer {
+                Ok(answer) if answer.status == 200 => How::Done,
+                Ok(answer)
+                    if answer.status == 503 && answer.text().contains("problem:overloaded") =>
+                {
+                    How::Overloaded
+                }
+                Ok(answer) => {
+                    report::say(&format!("answered {}: {}", answer.status, answer.text()));
+                    How::Failed
+                }
+                Err(error) => {
+                    report::say(&format!("not answered: {error:#}"));
+                    How::Failed
+                }
+            };
+            Write {
                 due,
                 answered: Instant::now(),
-                overloaded,
-            })
+                how,
+            }
         });
         turn += 1;
         while let Some(done) = running.try_join_next() {
-            writes.push(done.context("a writer")??);
+            writes.push(done.context("a writer")?);
         }
     }
     while let Some(done) = running.join_next().await {
-        writes.push(done.context("a writer")??);
+        writes.push(done.context("a writer")?);
     }
     Ok(writes)
 }
 
+fn count(writes: &[Write], how: How) -> usize {
+    writes.iter().filter(|write| write.how == how).count()
+}
+
 fn done(writes: &[Write]) -> impl Iterator<Item = &Write> {
-    writes.iter().filter(|write| !write.overloaded)
+    writes.iter().filter(|write| write.how == How::Done)
 }
 
 /// What writers saw: sorted latencies from the moment a write was due, and the longest time without any answer.
@@ -120,84 +148,146 @@ fn longest_gap(writes: &[Write]) -> Duration {
     gaps.max().unwrap_or_default()
 }
 
-pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
-    let shop = fleet.shop(1).await?;
-    let neighbours = [fleet.shop(1).await?, fleet.shop(2).await?];
-    let stock = async |shop: &Shop| -> Result<Vec<Product>> {
-        let mut products = Vec::new();
-        for _ in 0..PRODUCTS {
-            products.push(shop.product("Mug", "12.00", 1000).await?);
-        }
-        Ok(products)
-    };
-    let products = stock(&shop).await?;
-    let mut theirs = Vec::new();
-    for neighbour in &neighbours {
-        theirs.push(stock(neighbour).await?);
-    }
-    let beside = || -> Vec<Writers> {
-        let each = neighbours.iter().zip(&theirs);
-        each.map(|(shop, products)| Writers::start(shop, products, NEIGHBOUR_RATE))
-            .collect()
-    };
-    let quiet = beside();
-    let calm = Writers::start(&shop, &products, RATE);
-    tokio::time::sleep(QUIET).await;
-    let before = all(quiet).await?;
-    let calm = calm.end().await?;
+/// The shop that moves, and its neighbours at both pods.
+struct Traders {
+    shop: Shop,
+    products: Vec<Product>,
+    neighbours: Vec<(Shop, Vec<Product>)>,
+}
 
-    let noisy = beside();
-    let (mut gaps, mut slowest, mut records) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut all_writes, mut overloaded) = (0, 0);
+impl Traders {
+    async fn new(fleet: &Fleet) -> Result<Self> {
+        let stock = async |shop: &Shop| -> Result<Vec<Product>> {
+            let mut products = Vec::new();
+            for _ in 0..PRODUCTS {
+                products.push(shop.product("Mug", "12.00", 1000).await?);
+            }
+            Ok(products)
+        };
+        let shop = fleet.shop(1).await?;
+        let products = stock(&shop).await?;
+        let mut neighbours = Vec::new();
+        for pod in [1, 2] {
+            let shop = fleet.shop(pod).await?;
+            let products = stock(&shop).await?;
+            neighbours.push((shop, products));
+        }
+        Ok(Self {
+            shop,
+            products,
+            neighbours,
+        })
+    }
+
+    fn mover(&self, rate: u32) -> Writers {
+        Writers::start(&self.shop, &self.products, rate)
+    }
+
+    fn beside(&self, rate: u32) -> Vec<Writers> {
+        let rate = (rate / NEIGHBOUR_PART).max(1);
+        let each = self.neighbours.iter();
+        each.map(|(shop, products)| Writers::start(shop, products, rate))
+            .collect()
+    }
+
+    /// What is written in so long, without any move: at the shop, at its neighbours.
+    async fn calm(&self, rate: u32, time: Duration) -> Result<(Vec<Write>, Vec<Write>)> {
+        let (beside, mover) = (self.beside(rate), self.mover(rate));
+        tokio::time::sleep(time).await;
+        Ok((mover.end().await?, all(beside).await?))
+    }
+
+    /// Half of the highest rate that both pods take.
+    async fn rate(&self) -> Result<u32> {
+        for rate in RATES {
+            let (mine, theirs) = self.calm(rate, TRIED_FOR).await?;
+            let refused: usize = [&mine, &theirs]
+                .map(|writes| writes.len() - done(writes).count())
+                .iter()
+                .sum();
+            let slow = percentile(&seen(&mine), 0.99).max(percentile(&seen(&theirs), 0.99));
+            let taken = refused == 0 && slow <= TAKEN_WITHIN;
+            report::say(&format!(
+                "{rate} writes a second at the shop, {} at each neighbour, no move: {refused} refused, p99 {} ms: {}",
+                (rate / NEIGHBOUR_PART).max(1),
+                ms(slow),
+                if taken { "taken" } else { "too many" }
+            ));
+            if taken {
+                return Ok((rate / OF_WHAT_IS_TAKEN).max(1));
+            }
+        }
+        Ok(RATES[RATES.len() - 1] / OF_WHAT_IS_TAKEN)
+    }
+}
+
+/// What the moves did to the shop's writers.
+#[derive(Debug, Default)]
+struct Moves {
+    gaps: Vec<Duration>,
+    slowest: Vec<Duration>,
+    records: Vec<Record>,
+    writes: Vec<Write>,
+}
+
+pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
+    let traders = Traders::new(fleet).await?;
+    let rate = traders.rate().await?;
+    let (calm, before) = traders.calm(rate, QUIET).await?;
+    let noisy = traders.beside(rate);
+    let mut moves = Moves::default();
     for turn in 0..options.moves {
-        let writers = Writers::start(&shop, &products, RATE);
+        let writers = traders.mover(rate);
         let to = if turn % 2 == 0 { 2 } else { 1 };
-        let shown = move_shop(fleet, &shop.handle, to).await?;
+        let shown = move_shop(fleet, &traders.shop.handle, to).await?;
         tokio::time::sleep(REST).await;
         let writes = writers.end().await?;
-        all_writes += writes.len();
-        overloaded += writes.len() - done(&writes).count();
-        gaps.push(longest_gap(&writes));
-        slowest.push(seen(&writes).last().copied().unwrap_or_default());
-        records.push(shown.record);
-        retired(fleet, &shop.handle).await?;
+        moves.gaps.push(longest_gap(&writes));
+        moves
+            .slowest
+            .push(seen(&writes).last().copied().unwrap_or_default());
+        moves.records.push(shown.record);
+        moves.writes.extend(writes);
+        retire(fleet, &traders.shop.handle).await?;
     }
     let during = all(noisy).await?;
-    gaps.sort_unstable();
-    slowest.sort_unstable();
-    print(&calm, &gaps, &slowest, &records);
-    let told = calm.len() - done(&calm).count();
-    report::say(&format!(
-        "writes refused because the pod was overloaded: {overloaded} of {all_writes} with moves, {told} of {} without",
-        calm.len()
-    ));
-    neighbour(&before, &during);
+    moves.gaps.sort_unstable();
+    moves.slowest.sort_unstable();
+    print(rate, &calm, &moves);
+    for (name, writes) in [
+        ("without any move", [&calm, &before]),
+        ("with moves", [&moves.writes, &during]),
+    ] {
+        let [mine, theirs] = writes.map(|writes| {
+            format!(
+                "{} writes, {} failed, {} refused because the pod was overloaded",
+                writes.len(),
+                count(writes, How::Failed),
+                count(writes, How::Overloaded)
+            )
+        });
+        report::say(&format!(
+            "{name}: the shop: {mine}; its neighbours: {theirs}"
+        ));
+    }
+    neighbour(&seen(&before), &seen(&during));
     Ok(())
 }
 
-/// Waits for the end of a move, so that the next may begin.
-async fn retired(fleet: &Fleet, handle: &str) -> Result<()> {
-    tests::wait_until("the move ends", Duration::from_secs(60), async || {
-        let shown: super::Shown = fleet.podctl.json(&["move", "show", handle]).await?;
-        ensure!(shown.state == "done", "it is {}", shown.state);
-        Ok(())
-    })
-    .await
-}
-
-async fn all(writers: Vec<Writers>) -> Result<Vec<Duration>> {
+async fn all(writers: Vec<Writers>) -> Result<Vec<Write>> {
     let mut writes = Vec::new();
     for each in writers {
         writes.extend(each.end().await?);
     }
-    Ok(seen(&writes))
+    Ok(writes)
 }
 
 fn ms(duration: Duration) -> String {
     format!("{:.0}", us(duration) / 1e3)
 }
 
-fn print(calm: &[Write], gaps: &[Duration], slowest: &[Duration], records: &[Record]) {
+fn print(rate: u32, calm: &[Write], moves: &Moves) {
+    let records = &moves.records;
     let row = |name: &str, sorted: &[Duration]| {
         vec![
             name.to_owned(),
@@ -216,8 +306,8 @@ fn print(calm: &[Write], gaps: &[Duration], slowest: &[Duration], records: &[Rec
         all
     };
     let title = format!(
-        "{} moves of a shop with {RATE} writes a second, in ms (no write failed for a move)",
-        gaps.len()
+        "{} moves of a shop with {rate} writes a second, in ms",
+        moves.gaps.len()
     );
     let calm = seen(calm);
     report::table(
@@ -230,10 +320,14 @@ fn print(calm: &[Write], gaps: &[Duration], slowest: &[Duration], records: &[Rec
             ),
             row(
                 "of it, waiting for the writes in flight",
-                &recorded(|r| r.fence_ms),
+                &recorded(|r| r.drain_ms),
             ),
-            row("longest time without an answered write, of each move", gaps),
-            row("slowest write of each move", slowest),
+            row(
+                "longest time without an answered write, of each move",
+                &moves.gaps,
+            ),
+            row("slowest write of each move", &moves.slowest),
+            row("any write during a move", &seen(&moves.writes)),
             row("a write without any move", &calm),
         ],
     );
