@@ -57,10 +57,11 @@ impl Hand {
         feed: Feed,
         tables: Arc<[Table]>,
     ) -> Result<Self, MoveError> {
-        let (reader, target) = tokio::try_join!(
+        let (reader, mut target) = tokio::try_join!(
             Reader::open(job, Arc::clone(&tables)),
             Session::open(job, &job.target)
         )?;
+        target.squeeze().await?;
         Ok(Self {
             job: job.clone(),
             tables,
