@@ -19,10 +19,12 @@ mod headers;
 mod home_table;
 mod isolation;
 mod jobs;
+mod move_again;
 mod move_binlog;
 mod move_copy;
 mod move_failpoints;
 mod move_refusals;
+mod move_source_gone;
 mod move_under_load;
 mod move_verify;
 mod operator_input;
@@ -69,6 +71,8 @@ fn main() -> Result<ExitCode> {
         move_copy::list(),
         move_refusals::list(),
         move_failpoints::list(),
+        move_source_gone::list(),
+        move_again::list(),
         move_verify::list(),
         move_under_load::list(),
         server_restart_orders::list(),

@@ -4,34 +4,32 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use shared::moves::MoveState;
+use shared::moves::{MoveState, Order, ResumePoint};
 use tests::moves::{ControlDoor, MOVED_MAX, Moving};
 use tests::{Fleet, Shop};
 
 use super::refused;
 
-/// Commands to a move.
-const COMMANDS: [&str; 4] = ["pause", "resume", "abort", "finish"];
+/// Commands to a move; [`MoveState::ordered`] says what each makes of a state.
+const COMMANDS: [(Order, &str); 4] = [
+    (Order::Pause, "pause"),
+    (Order::Resume, "resume"),
+    (Order::Abort, "abort"),
+    (Order::Finish, "finish"),
+];
 
-/// What each command makes of a state: the state after it, or a refusal (`-`).
-#[rustfmt::skip] // a table: one state a line
-const fn expected(state: MoveState) -> [&'static str; 4] {
-    match state {
-        //                        pause       resume        abort       finish
-        MoveState::Preparing  => ["paused",   "-",          "aborting", "-"],
-        MoveState::Copying    => ["paused",   "-",          "aborting", "-"],
-        MoveState::CatchingUp => ["paused",   "-",          "aborting", "-"],
-        MoveState::Verifying  => ["paused",   "-",          "aborting", "-"],
-        MoveState::Fenced     => ["-",        "-",          "aborting", "-"],
-        MoveState::Cutover    => ["-",        "-",          "aborting", "-"],
-        MoveState::Observing  => ["-",        "-",          "-",        "retiring"],
-        MoveState::Retiring   => ["paused",   "-",          "-",        "retiring"],
-        MoveState::Done       => ["-",        "-",          "-",        "-"],
-        MoveState::Paused     => ["paused",   "preparing",  "aborting", "-"],
-        MoveState::Aborting   => ["-",        "-",          "aborting", "-"],
-        MoveState::Aborted    => ["-",        "-",          "-",        "-"],
-        MoveState::Failed     => ["-",        "preparing",  "aborting", "-"],
-    }
+/// The state after a command, if the state takes it. What is paused here has not gone beyond its beginning.
+fn after(state: MoveState, order: Order) -> Option<MoveState> {
+    state.ordered(order, Some(ResumePoint::Preparing))
+}
+
+/// Commands that bring a move from this state to another one.
+fn leading_on(state: MoveState) -> Vec<(&'static str, MoveState)> {
+    COMMANDS
+        .into_iter()
+        .filter_map(|(order, word)| Some((word, after(state, order)?)))
+        .filter(|(_, next)| *next != state)
+        .collect()
 }
 
 /// The fail point at which a move stands in a state; states that last need none.
@@ -51,25 +49,32 @@ const fn held_at(state: MoveState) -> Option<&'static str> {
 }
 
 /// Every command in every state: refused with the move, its state and a way out, or done. Whatever was done, in the end the
-/// shop sells where the catalog says.
+/// shop sells where the catalog says. A state that has several ways on is reached for each of them.
 pub(super) async fn every_command_in_every_state_has_its_answer(fleet: &Fleet) -> Result<()> {
     for state in MoveState::ALL {
-        in_one_state(fleet, state)
-            .await
-            .with_context(|| format!("in {state}"))?;
+        let ways: Vec<Option<_>> = leading_on(state).into_iter().map(Some).collect();
+        let ways = if ways.is_empty() { vec![None] } else { ways };
+        for way in ways {
+            in_one_state(fleet, state, way)
+                .await
+                .with_context(|| format!("in {state}, then {way:?}"))?;
+        }
     }
     Ok(())
 }
 
-async fn in_one_state(fleet: &Fleet, state: MoveState) -> Result<()> {
+/// The command that is given last, and the state that it leads to.
+type Way = Option<(&'static str, MoveState)>;
+
+async fn in_one_state(fleet: &Fleet, state: MoveState, way: Way) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let Some(name) = held_at(state) else {
         let moving = lasting(fleet, &shop, state).await?;
-        commands(fleet, &shop, &moving, state).await?;
+        commands(fleet, &shop, &moving, way).await?;
         return at_rest(fleet, &shop).await;
     };
     let point = fleet.with_failpoint(name).await?;
-    let tried = held(fleet, &shop, state, &point).await;
+    let tried = held(fleet, &shop, (state, way), &point).await;
     fleet.without_failpoint(point).await?;
     tried?;
     at_rest(fleet, &shop).await
@@ -79,7 +84,7 @@ async fn in_one_state(fleet: &Fleet, state: MoveState) -> Result<()> {
 async fn held(
     fleet: &Fleet,
     shop: &Shop,
-    state: MoveState,
+    (state, way): (MoveState, Way),
     point: &tests::failpoint::FailPoint,
 ) -> Result<()> {
     let control = ControlDoor::of(fleet).await?;
@@ -110,7 +115,7 @@ async fn held(
     if state != MoveState::Failed {
         let moving = control.show(id).await?;
         ensure!(moving.state == state, "{}", moving.words());
-        return commands(fleet, shop, &moving, state).await;
+        return commands(fleet, shop, &moving, way).await;
     }
     // What was right when the move was ordered is wrong when it is prepared.
     let target = fleet.primary(2).await?;
@@ -132,7 +137,7 @@ async fn held(
         "{}",
         moving.words()
     );
-    commands(fleet, shop, &moving, state).await
+    commands(fleet, shop, &moving, way).await
 }
 
 /// A move in a state that lasts.
@@ -172,17 +177,19 @@ async fn lasting(fleet: &Fleet, shop: &Shop, state: MoveState) -> Result<Moving>
     control.reaches(id, &[state], MOVED_MAX).await
 }
 
-/// Refused commands first, which change nothing; then those that are done, as far as the state allows one after the other.
-async fn commands(fleet: &Fleet, shop: &Shop, moving: &Moving, state: MoveState) -> Result<()> {
+/// Refused commands first, then those that change nothing, then the one that leads on.
+async fn commands(fleet: &Fleet, shop: &Shop, moving: &Moving, way: Way) -> Result<()> {
     let id = moving.id.to_string();
-    let handle = shop.handle.as_str();
-    let wanted = expected(state);
-    for (command, after) in COMMANDS.into_iter().zip(wanted) {
-        if after == "-" {
+    let (handle, state) = (shop.handle.as_str(), moving.state);
+    for (order, command) in COMMANDS {
+        if after(state, order).is_none() {
             let parts = [id.as_str(), handle, state.as_str(), "podctl"];
             refused(fleet, &["move", command, handle], &parts).await?;
         }
     }
+    // The source owns the shop, or answers, or the move is over.
+    let gone = ["move", "finish", handle, "--source-gone"];
+    refused(fleet, &gone, &[id.as_str(), handle, "podctl"]).await?;
     if state.is_open() && state != MoveState::Observing {
         let parts = ["open move", id.as_str(), state.as_str(), "podctl move"];
         refused(fleet, &["shop", "move", handle, "--to", "2"], &parts).await?;
@@ -213,15 +220,13 @@ async fn commands(fleet: &Fleet, shop: &Shop, moving: &Moving, state: MoveState)
             .await?;
         ensure!(listed["moves"][0]["state"] == state.as_str(), "{listed}");
     }
-    for (command, after) in COMMANDS.into_iter().zip(wanted) {
-        if after != "-" {
-            let it: Value = fleet.podctl.json(&["move", command, &id]).await?;
-            ensure!(it["state"] == after, "{command}: {it}");
-            // The rest is about another state.
-            if after != state.as_str() {
-                break;
-            }
-        }
+    let same = COMMANDS
+        .into_iter()
+        .filter(|(order, _)| after(state, *order) == Some(state))
+        .map(|(_, word)| (word, state));
+    for (command, next) in same.chain(way) {
+        let it: Value = fleet.podctl.json(&["move", command, &id]).await?;
+        ensure!(it["state"] == next.as_str(), "{command}: {it}");
     }
     Ok(())
 }
