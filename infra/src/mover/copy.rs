@@ -20,6 +20,7 @@ use super::job::Job;
 use super::progress::Progress;
 use super::run::of_shop;
 use super::session::{Session, bytes, text};
+use super::step::{Step, step};
 use super::table::{Key, Limit, Rows, Table, load, read, unchanged};
 use super::throttle::Throttle;
 
@@ -289,7 +290,8 @@ async fn load_chunks(
         };
         let Some(chunk) = chunk else { break };
         target.awake().await?;
-        let took = load_chunk(shared, &mut target, slot, &chunk).await?;
+        let took =
+            step!(Step::CopyChunk => load_chunk(shared, &mut target, slot, &chunk).await).await?;
         let course = &shared.courses[chunk.table];
         let next = adapt(chunk.rows.count, took, job.limits.chunk_time);
         course.rows_next.store(next, Ordering::Relaxed);

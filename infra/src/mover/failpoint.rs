@@ -8,17 +8,23 @@
 //! With `PODHOST_FAILPOINT_DIR` there may be one for each shop at a time, without a new start: a file
 //! `<shop>.<step>.<place>` whose text is `what`. It is renamed to `....happened` when it happens; a stopped step goes on
 //! when that is taken away. `<shop>.statement` stops before a statement at a pod, by its number: its text is how many
-//! there are up to that one. While `<shop>.deaf` is there, what drives the shop's move does not hear that it was lost.
+//! there are up to that one. While `<shop>.deaf` is there, what drives the shop's move does not hear that it was lost; a
+//! run that finds `<shop>.patient` at its beginning has no bounds for its fence and its pause, so that it is not late after
+//! a stop.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::error::MoveError;
+use super::limits::MoveLimits;
 use super::step::Step;
 
 /// How often a stopped driver looks whether it may go on.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Longer than any test.
+const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Where in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,6 +197,18 @@ fn of_own(name: &str) -> Option<PathBuf> {
     let dir = PathBuf::from(std::env::var_os("PODHOST_FAILPOINT_DIR")?);
     let shop = SHOP.try_with(|shop| *shop).ok()?;
     Some(dir.join(format!("{shop}.{name}")))
+}
+
+/// The limits of a run.
+pub(crate) fn limits(limits: &Arc<MoveLimits>) -> Arc<MoveLimits> {
+    if !of_own("patient").is_some_and(|file| file.exists()) {
+        return Arc::clone(limits);
+    }
+    Arc::new(MoveLimits {
+        fence_bound: PATIENCE,
+        pause_bound: PATIENCE,
+        ..MoveLimits::clone(limits)
+    })
 }
 
 /// What a keeper heard; never, where the shop's driver is deaf.

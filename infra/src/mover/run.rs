@@ -164,6 +164,17 @@ pub(super) fn of_shop<W: Future>(_: ShopId, work: W) -> W {
     work
 }
 
+/// The limits of a run; a test may give it all the time that it needs.
+#[cfg(feature = "failpoints")]
+pub(super) fn limits(mover: &Mover) -> Arc<MoveLimits> {
+    super::failpoint::limits(&mover.limits)
+}
+
+#[cfg(not(feature = "failpoints"))]
+pub(super) fn limits(mover: &Mover) -> Arc<MoveLimits> {
+    Arc::clone(&mover.limits)
+}
+
 /// What a keeper heard; a test may make a driver deaf.
 #[cfg(feature = "failpoints")]
 async fn heard<T>(keeper: impl Future<Output = T>) -> T {

@@ -47,6 +47,8 @@ steps! {
     NoteStart => "note-start",
     /// Chunks are copied to the target.
     Copy => "copy",
+    /// One of them, in a transaction.
+    CopyChunk => "copy-chunk",
     /// The catalog: all chunks are there.
     Copied => "copied",
     /// Changed keys are made equal at the target.

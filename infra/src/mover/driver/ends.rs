@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::MoveRow;
 use crate::mover::error::MoveError;
 use crate::mover::job::{End, Job};
-use crate::mover::run::Mover;
+use crate::mover::run::{Mover, limits};
 use crate::pod_store::PodStoreError;
 use crate::secrets::Account;
 
@@ -49,7 +49,7 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
         observe: Duration::from_millis(row.detail.observe_ms),
         source_gone: row.detail.source_gone,
         dir,
-        limits: Arc::clone(&mover.limits),
+        limits: limits(mover),
         progress: mover.moves.enter(row.id),
         // Not the server's: a fence that stands is ended before the server stops.
         stop: CancellationToken::new(),
