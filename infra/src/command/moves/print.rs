@@ -75,21 +75,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
     lines.extend(it.error.clone().map(|text| ("error", text)));
     lines.extend(progress_line(it).map(|text| ("progress", text)));
     lines.extend(record(&it.record));
-    if let Some(since) = it.leftover_since {
-        let text = match it.state {
-            MoveState::Done => format!(
-                "what {} has of it is deleted when that pod comes back; it was gone at {}",
-                it.source.name,
-                instant(since)
-            ),
-            _ => format!(
-                "its copy at {} waits to be deleted since {}",
-                it.target.name,
-                instant(since)
-            ),
-        };
-        lines.push(("leftover", text));
-    }
+    lines.extend(leftover(it).map(|text| ("leftover", text)));
     let mut parts = vec![facts(&lines)];
     if !it.strays.is_empty() {
         let rows = it.strays.iter().take(STRAYS_SHOWN).map(|stray| {
@@ -123,6 +109,22 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
     parts.join("\n\n")
 }
 
+/// What it left at a pod, if that is still there.
+fn leftover(it: &Move) -> Option<String> {
+    let since = instant(it.leftover_since?);
+    Some(if it.source_gone {
+        format!(
+            "what {} has of it is deleted when that pod comes back; it was gone at {since}",
+            it.source.name
+        )
+    } else {
+        format!(
+            "its copy at {} waits to be deleted since {since}",
+            it.target.name
+        )
+    })
+}
+
 fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
     let MoveRecord {
         fence_ms,
@@ -133,6 +135,7 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         fence_tries,
         requests_parked,
         longest_park_ms,
+        late_arrivals,
         copied_rows,
         copied_bytes,
         applied_keys,
@@ -159,6 +162,7 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         ("tail keys", number(tail_keys)),
         ("requests parked", number(requests_parked)),
         ("longest park", ms(longest_park_ms)),
+        ("late arrivals", positive(*late_arrivals)),
         ("deleted rows", positive(*deleted_rows)),
         ("dump", dump.clone()),
     ];

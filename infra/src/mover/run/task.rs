@@ -99,7 +99,7 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
             }
         };
         tracing::info!(%id, shop = row.shop.get(), state = %row.state, owner = row.owner, "move taken up");
-        if matches!(run(mover, row, &mut memory).await, Next::Leave) {
+        if matches!(Box::pin(run(mover, row, &mut memory)).await, Next::Leave) {
             break;
         }
     }
