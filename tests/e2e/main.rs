@@ -23,6 +23,7 @@ mod move_again;
 mod move_binlog;
 mod move_copy;
 mod move_failpoints;
+mod move_faults;
 mod move_refusals;
 mod move_source_gone;
 mod move_under_load;
@@ -71,6 +72,7 @@ fn main() -> Result<ExitCode> {
         move_copy::list(),
         move_refusals::list(),
         move_failpoints::list(),
+        move_faults::list(),
         move_source_gone::list(),
         move_again::list(),
         move_verify::list(),
