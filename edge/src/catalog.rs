@@ -11,10 +11,9 @@ use shared::config::Secret;
 use shared::error::chain;
 use shared::routes::wire::{Changes, LINE_LEN_MAX, NDJSON, TableReader};
 use shared::routes::{Fault, Faults, Refusal};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::park::report::{Report, Reporter};
+use crate::park::report::{Reported, Reporter};
 use crate::routes::Routes;
 
 // Tables that were refused, kept for an engineer.
@@ -129,13 +128,13 @@ impl Follower {
         Arc::clone(&self.token)
     }
 
-    /// What tells the control servers of fences.
-    pub(crate) fn reporter(&self, reports: mpsc::Receiver<Report>) -> Reporter {
+    /// What tells the control servers what moves cost.
+    pub(crate) fn reporter(&self, reported: Reported) -> Reporter {
         Reporter {
             http: self.http.clone(),
             urls: self.urls.clone(),
             token: self.token(),
-            reports,
+            reported,
         }
     }
 

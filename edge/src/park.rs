@@ -10,7 +10,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
 use shared::telemetry::metric;
 use shared::{Epoch, PodId, ShopId};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use crate::retry::Why;
 
@@ -33,7 +33,7 @@ use lot::Lot;
 pub(crate) use lot::Refused;
 use queue::Period;
 pub(crate) use queue::{Arrival, Row};
-use report::Report;
+use report::{Report, Reports};
 pub(crate) use seats::{Body, Guest, Turn};
 pub(crate) use settings::{BODY_MAX, Reason, Settings};
 
@@ -45,7 +45,7 @@ pub(crate) struct Parking {
     shops: AtomicUsize,
     /// Something may be due sooner than it was.
     sooner: Notify,
-    reports: mpsc::Sender<Report>,
+    reports: Reports,
     metrics: ParkMetrics,
 }
 
@@ -81,7 +81,7 @@ impl ParkMetrics {
 }
 
 impl Parking {
-    pub(crate) fn new(settings: Settings, reports: mpsc::Sender<Report>) -> Arc<Self> {
+    pub(crate) fn new(settings: Settings, reports: Reports) -> Arc<Self> {
         Arc::new(Self {
             settings,
             lot: Mutex::new(Lot::new(settings)),
@@ -182,10 +182,14 @@ impl Parking {
         result
     }
 
+    /// A request came to a pod that had handed its shop over under this epoch.
+    pub(crate) fn came_late(&self, shop: ShopId, epoch: Epoch) {
+        self.reports.late(shop, epoch);
+    }
+
     fn tell(&self, shop: ShopId, period: &Period) {
         if period.reason == Reason::Fenced {
-            // With too many of them waiting this one is left out.
-            let _ = self.reports.try_send(Report {
+            self.reports.fence(Report {
                 shop,
                 epoch: period.epoch,
                 parked: period.parked,

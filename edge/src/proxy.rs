@@ -264,6 +264,9 @@ impl Edge {
         };
         self.metrics.fence(fence);
         route.pod.metrics.misdirected.increment(1);
+        if let Fence::Moved { epoch, .. } = fence {
+            self.parking.came_late(route.shop, epoch);
+        }
         context.fence = Some(fence.reason());
         let sent = Sent {
             pod: route.pod_id(),

@@ -14,7 +14,7 @@ use shared::routes::wire::{Change, Changes, Header, Line, Now, Pod, PodStatus, S
 use shared::{Epoch, PlacementState, PodId, ShopId, wire};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -36,7 +36,7 @@ struct Rig {
     routes: Arc<Routes>,
     keys: FleetKeys,
     parking: Arc<Parking>,
-    reported: mpsc::Receiver<report::Report>,
+    reported: report::Reported,
     stop: watch::Sender<bool>,
 }
 

@@ -104,6 +104,9 @@ pub struct MoveRecord {
     pub requests_parked: Option<u64>,
     /// The longest of them.
     pub longest_park_ms: Option<u64>,
+    /// Requests that came to the source after the hand-over, by edges that had not heard of it, and went on from there. At
+    /// least: what an edge had not told when it was killed is in no record.
+    pub late_arrivals: u64,
     /// Rows copied in chunks.
     pub copied_rows: u64,
     /// Bytes of those.
@@ -164,7 +167,8 @@ pub struct MoveNew {
     pub observe_ms: Option<u64>,
 }
 
-/// `POST /v1/parks`: what an edge parked for a shop, told once its requests have gone on.
+/// `POST /v1/parks`: what an edge parked for a shop, told once its requests have gone on, or how many it sent to the shop's
+/// former pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParkReport {
@@ -175,9 +179,14 @@ pub struct ParkReport {
     #[schema(value_type = u64)]
     pub epoch: Epoch,
     /// Requests that were parked.
+    #[serde(default)]
     pub parked: u64,
     /// How long the longest of them was.
+    #[serde(default)]
     pub longest_ms: u64,
+    /// Requests that came to the pod which had handed the shop over under this epoch.
+    #[serde(default)]
+    pub late: u64,
 }
 
 /// The query of `GET /v1/moves`.

@@ -54,6 +54,10 @@ async fn a_mark_is_followed_without_the_catalog_and_signed_anew() {
     assert!(rig.is_signed(first, 1, 1) && rig.is_signed(second, 2, 2));
     assert_eq!((first.body, second.body), (60_000, 60_000));
     assert_eq!(first.headers[wire::REQUEST], second.headers[wire::REQUEST]);
+    // It came late, which is told of the move that had this epoch.
+    let shop = ShopId::new(1).unwrap();
+    let late = |epoch: u64| rig.reported.late(shop, Epoch::try_from(epoch).unwrap());
+    assert_eq!((late(2), late(1)), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -78,7 +78,7 @@ async fn a_new_route_wakes_at_once_whom_a_probe_would_not() {
     assert!(took < Duration::from_millis(300), "{took:?}");
     assert!(to.seen().iter().all(|seen| rig.is_signed(seen, 2, 2)));
     parked(&rig, 0).await;
-    let report = rig.reported.recv().await.unwrap();
+    let report = rig.reported.fence().await.unwrap();
     assert_eq!(
         (report.shop.get(), report.epoch.get(), report.parked),
         (1, 2, 2)

@@ -94,13 +94,14 @@ impl Catalog {
         Ok(row)
     }
 
-    /// Adds what an edge parked for a shop to the move that had the epoch at which it went on, else to the shop's latest.
+    /// Adds what an edge tells of a shop's requests to the move that had the epoch at which it went on, else to the shop's latest.
     pub(crate) async fn note_park(&self, report: &ParkReport) -> Result<(), CatalogError> {
         let ParkReport {
             shop,
             epoch,
             parked,
             longest_ms,
+            late,
         } = report;
         let mut change = self.change(DRIVER).await?;
         let id: Option<String> = sqlx::query_scalar(
@@ -118,8 +119,12 @@ impl Catalog {
         let row = by_id(change.conn(), id).await?;
         let mut detail = row.detail;
         let record = &mut detail.record;
-        record.requests_parked = Some(record.requests_parked.unwrap_or(0).saturating_add(*parked));
-        record.longest_park_ms = record.longest_park_ms.max(Some(*longest_ms));
+        if *parked > 0 {
+            let before = record.requests_parked.unwrap_or(0);
+            record.requests_parked = Some(before.saturating_add(*parked));
+            record.longest_park_ms = record.longest_park_ms.max(Some(*longest_ms));
+        }
+        record.late_arrivals = record.late_arrivals.saturating_add(*late);
         write(&mut change, id, row.state, &detail, row.error.as_deref()).await?;
         change.commit().await
     }
@@ -152,6 +157,7 @@ pub(super) fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
     detail.source_gone |= stored.source_gone;
     detail.record.requests_parked = stored.record.requests_parked;
     detail.record.longest_park_ms = stored.record.longest_park_ms;
+    detail.record.late_arrivals = stored.record.late_arrivals;
     detail
 }
 

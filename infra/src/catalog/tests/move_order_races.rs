@@ -111,6 +111,7 @@ async fn edges_tell_what_they_parked_and_events_are_pruned_with_their_move() {
         epoch,
         parked,
         longest_ms,
+        late: 1,
     };
     catalog
         .note_park(&report(shop.id, row.epoch, 3, 40))
@@ -124,8 +125,12 @@ async fn edges_tell_what_they_parked_and_events_are_pruned_with_their_move() {
     let row = at(&catalog, row, MoveState::Done).await;
     let record = &row.detail.record;
     assert_eq!(
-        (record.requests_parked, record.longest_park_ms),
-        (Some(5), Some(40))
+        (
+            record.requests_parked,
+            record.longest_park_ms,
+            record.late_arrivals
+        ),
+        (Some(5), Some(40), 2)
     );
     let calm = make(&catalog, "calm").await;
     let nobody = catalog

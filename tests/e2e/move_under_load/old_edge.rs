@@ -1,0 +1,68 @@
+//! Moves through an edge that does not hear of them.
+
+use anyhow::{Context, Result, ensure};
+use tests::chaos::{Chaos, Silence, Wire};
+use tests::fleet::RECOVER_MAX;
+use tests::moves::{ControlDoor, MOVED_MAX};
+use tests::own_edge::OwnEdge;
+use tests::trade::{CREW, Trade};
+use tests::{Call, Fleet, Shop, status, wait_until};
+
+use super::{SOME, close, settled};
+
+/// An edge that hears nothing of the catalog any more. After one move it follows the mark, and its buyers notice nothing;
+/// after a second one, back to where it was, no mark leads on: it says 503 with `Retry-After` and sends nobody to a pod
+/// that would take a write it may not. When it hears of the catalog again all is well, and nothing acknowledged through it
+/// is missing.
+pub(super) async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody_astray(
+    fleet: &Fleet,
+) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    let control = fleet.status().await?.controls;
+    let control = status::address(&control.first().context("a control server")?.http)?;
+    let wire = Chaos::to(control).await?;
+    let through = format!("http://{}", wire.address());
+    let own = OwnEdge::start(fleet, |config| {
+        let urls = toml::Value::Array(vec![toml::Value::String(through.clone())]);
+        tests::own_edge::set(config, "control", "urls", urls);
+    })
+    .await?;
+    let by_old_edge = Shop {
+        edge: own.edge.clone(),
+        ..shop.clone()
+    };
+    let list = Call::get("/api/v1/products");
+    wait_until("the own edge knows the shop", RECOVER_MAX, async || {
+        by_old_edge.send(list.clone()).await?.wants(200)
+    })
+    .await?;
+    wire.set(Wire::Silent(Silence::Both));
+    let by_mark = Trade::start(&by_old_edge, CREW).await?;
+    let there = fleet.move_shop(&shop, 2).await?;
+    by_mark
+        .goes_on(SOME, MOVED_MAX)
+        .await
+        .context("by the mark")?;
+    close([by_mark], false).await?;
+
+    let astray = Trade::start(&by_old_edge, CREW).await?;
+    let well = Trade::start(&shop, CREW).await?;
+    fleet.move_shop(&shop, 1).await?;
+    well.goes_on(SOME, MOVED_MAX).await?;
+    wire.set(Wire::Open);
+    astray
+        .goes_on(SOME, MOVED_MAX)
+        .await
+        .context("with the catalog back")?;
+    close([astray], true).await?;
+    close([well], false).await?;
+    let control = ControlDoor::of(fleet).await?;
+    // All of them went to pod 1 first; the edge tells that once it can.
+    wait_until("late arrivals are told", RECOVER_MAX, async || {
+        let late = control.show(there.id).await?.took("late_arrivals");
+        ensure!(late >= Some(SOME as u64), "{late:?} arrivals were late");
+        Ok(())
+    })
+    .await?;
+    settled(&control, &shop).await
+}
