@@ -24,6 +24,7 @@ mod move_binlog;
 mod move_copy;
 mod move_failpoints;
 mod move_faults;
+mod move_pace;
 mod move_refusals;
 mod move_source_gone;
 mod move_under_load;
@@ -70,6 +71,7 @@ fn main() -> Result<ExitCode> {
         restart_under_load::list(),
         move_binlog::list(),
         move_copy::list(),
+        move_pace::list(),
         move_refusals::list(),
         move_failpoints::list(),
         move_faults::list(),

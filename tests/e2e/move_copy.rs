@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use shared::ShopId;
 use shared::moves::MoveState;
-use sqlx::{AssertSqlSafe, Executor, Row};
-use tests::moves::{ControlDoor, MOVED_MAX, differences, rows_of};
+use tests::moves::{ControlDoor, MOVED_MAX, differences, rows_of, write_until_fenced};
 use tests::suite::Test;
-use tests::{Fleet, Server, tests};
+use tests::{Fleet, tests};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![
@@ -37,8 +35,8 @@ const NAMES: &[&str] = &[
     "achild",
     "parent",
 ];
-/// How a session must be to write what the tables can hold.
-const MODE: &str = "set sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'";
+/// Between two changes.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Changes of the shop's rows: values that change hands between unique rows, keys that change (also to one that the
 /// collation takes for the same), rows that go and come.
@@ -84,30 +82,6 @@ async fn drop_tables(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// Writes as a pod does, by the home's leave, until that is taken away; says how often.
-async fn write_until_fenced(server: &Server, shop: ShopId) -> Result<u64> {
-    let mut session = server.connect().await?;
-    session.execute(MODE).await?;
-    let home = format!("select state from shop_home where shop_id = {shop} for share");
-    let mut written = 0;
-    loop {
-        for change in CHANGES {
-            let change = change.replace("{shop}", &shop.to_string());
-            session.execute("begin").await?;
-            let row = session.fetch_one(AssertSqlSafe(home.clone())).await?;
-            if row.try_get::<String, _>(0)? != "serving" {
-                session.execute("rollback").await?;
-                return Ok(written);
-            }
-            let changed = session.execute(AssertSqlSafe(change.clone())).await;
-            changed.with_context(|| change)?;
-            session.execute("commit").await?;
-            written += 1;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 async fn every_type_and_every_key_moves_to_the_byte_while_it_is_written(
     fleet: &Fleet,
 ) -> Result<()> {
@@ -131,7 +105,7 @@ async fn move_written_shop(fleet: &Fleet) -> Result<()> {
             .await
     };
     // A move that fails fences nothing, so nobody would tell the writer to end.
-    let writing = write_until_fenced(&source, shop.id);
+    let writing = write_until_fenced(&source, shop.id, CHANGES, PAUSE);
     let (written, moving) = tokio::try_join!(writing, moving)?;
     ensure!(
         written >= 10,
@@ -280,6 +254,8 @@ async fn rows_as_large_as_a_packet_move() -> Result<()> {
 }
 
 async fn move_large_rows(fleet: &Fleet) -> Result<()> {
+    /// A hundred megabytes through a build that is not optimized, on a machine that does other things too.
+    const LARGE_MAX: Duration = Duration::from_secs(20 * 60);
     let shop = fleet.shop(1).await?;
     let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
     for server in [&source, &target] {
@@ -295,14 +271,21 @@ async fn move_large_rows(fleet: &Fleet) -> Result<()> {
     );
     let moved = async {
         source.run(&fill).await?;
-        fleet.move_shop(&shop, 2).await?;
+        let control = ControlDoor::of(fleet).await?;
+        let id = fleet.order_move(&shop, 2).await?;
+        control
+            .reaches(id, &[MoveState::Observing], LARGE_MAX)
+            .await?;
         let sql = format!(
             "select group_concat(concat(id, sha2(b, 256)) order by id) from x_large where shop_id = {}",
             shop.id
         );
         let (a, b) = (source.text(&sql).await?, target.text(&sql).await?);
         ensure!(a == b, "{a} there was, {b} there is");
-        Ok(())
+        // Before the table goes: its end would be a stray.
+        control.tell(id, "finish").await?.wants(200)?;
+        let done = [MoveState::Done];
+        control.reaches(id, &done, LARGE_MAX).await.map(drop)
     };
     let moved = moved.await;
     for server in [&source, &target] {

@@ -9,25 +9,35 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use shared::ShopId;
 use shared::moves::{MoveId, MoveState};
-use sqlx::mysql::MySqlConnection;
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::{AssertSqlSafe, Executor};
 use tests::failpoint::OwnFailPoints;
-use tests::moves::{ControlDoor, MOVED_MAX, differences, rows_of};
+use tests::moves::{ControlDoor, MOVED_MAX, differences, rows_of, write_until_fenced};
 use tests::suite::Test;
 use tests::{Fleet, Server, Shop, tests, wait_until};
 
 // A table of every type with many rows.
 mod large;
+// Questions of an application about its rows.
+mod questions;
+use questions::{
+    an_answer_that_takes_minutes_loses_no_session,
+    what_contradicts_at_both_sides_is_no_difference_however_much,
+};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![
         alone: a_change_at_the_target_is_found_in_every_state,
             a_difference_without_a_trace_is_put_in_order_or_ends_the_move,
             values_change_hands_and_rows_go_while_control_servers_are_killed,
+            what_contradicts_at_both_sides_is_no_difference_however_much,
             a_large_table_under_writes_is_the_same_to_the_byte;
-        long: two_million_rows_under_writes_are_the_same_to_the_byte;
+        long: an_answer_that_takes_minutes_loses_no_session,
+            two_million_rows_under_writes_are_the_same_to_the_byte;
     ]
 }
+
+/// Between two changes of a writer.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Shops that move at once.
 const LANES: usize = 6;
@@ -54,6 +64,20 @@ const CHANGES: [&str; 3] = [
     "delete from product where shop_id = {shop} limit 1",
     "insert into product (shop_id, product_id, title, price, currency) values ({shop}, x'00112233445566778899AABBCCDDEEFF', 'smuggled', 1, 'EUR')",
 ];
+
+/// The same with a mover that is killed before it can see it: who takes the move up looks where that one had come to.
+const KILLED: [(&str, &str); 3] = [
+    ("copied.before", CHANGES[0]),
+    ("copied.after", CHANGES[2]),
+    ("verified.after", CHANGES[1]),
+];
+
+/// What happens to the mover after somebody changed the target's rows.
+#[derive(Clone, Copy)]
+enum Then<'f> {
+    GoesOn,
+    IsKilled(&'f Fleet),
+}
 
 /// A shop at pod 1 that is moved to pod 2 again and again, in vain.
 struct Lane<'f> {
@@ -84,7 +108,7 @@ impl<'f> Lane<'f> {
         Ok(answer.wants(201)?.json::<tests::moves::Moving>()?.id)
     }
 
-    async fn run(&self, place: &str, change: &str) -> Result<()> {
+    async fn run(&self, place: &str, change: &str, then: Then<'_>) -> Result<()> {
         let shop = self.shop.id;
         self.points.set(shop, place, "stop")?;
         let id = self.order().await?;
@@ -92,6 +116,9 @@ impl<'f> Lane<'f> {
         self.target
             .run(&change.replace("{shop}", &shop.to_string()))
             .await?;
+        if let Then::IsKilled(fleet) = then {
+            fleet.unit("control")?.kill().await?;
+        }
         self.points.go_on(shop, place);
         let failed = self
             .control
@@ -125,7 +152,7 @@ impl<'f> Lane<'f> {
 }
 
 /// A row is altered, dropped, added at the target by somebody who is not the mover, in each state until the target may
-/// sell: the move fails and names the table.
+/// sell: the move fails and names the table. So it does where the mover that could have seen it is killed first.
 async fn a_change_at_the_target_is_found_in_every_state(fleet: &Fleet) -> Result<()> {
     let points = fleet.with_own_failpoints().await?;
     let found = found_everywhere(fleet, &points).await;
@@ -140,14 +167,21 @@ async fn found_everywhere(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
     cases.extend(CHANGES.last().map(|add| ("copy.before", *add)));
     let lanes = try_join_all((0..LANES).map(|_| Lane::new(fleet, points))).await?;
     let next = AtomicUsize::new(0);
-    let lanes = lanes.iter().map(|lane| async {
+    let running = lanes.iter().map(|lane| async {
         while let Some((place, change)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let ran = lane.run(place, change).await;
+            let ran = lane.run(place, change, Then::GoesOn).await;
             ran.with_context(|| format!("shop {}, {place}: {change}", lane.shop.id))?;
         }
         Ok::<_, anyhow::Error>(())
     });
-    try_join_all(lanes).await.map(drop)
+    try_join_all(running).await?;
+    // One at a time: all lanes have the same control server.
+    let lane = lanes.first().context("a lane")?;
+    for (place, change) in KILLED {
+        let ran = lane.run(place, change, Then::IsKilled(fleet)).await;
+        ran.with_context(|| format!("killed at {place}: {change}"))?;
+    }
+    Ok(())
 }
 
 /// Changes that are in no binlog are seen by nobody but the comparison: once they are put in order, and counted; somebody
@@ -252,50 +286,6 @@ const SWAPS: [&str; 6] = [
     "update ignore x_swap set id = id + 1, n = n + 1 where shop_id = {shop} and id between 150 and 160 order by id desc",
 ];
 
-/// Writes as a pod does, by the home's leave, until that is taken away; says how often.
-async fn write_until_fenced(server: &Server, shop: ShopId, changes: &[&str]) -> Result<u64> {
-    let mut session = server.connect().await?;
-    session
-        .execute("set sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone = '+00:00'")
-        .await?;
-    let mut written = 0;
-    loop {
-        for change in changes {
-            if !write(&mut session, shop, change).await? {
-                return Ok(written);
-            }
-            written += 1;
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-}
-
-/// One transaction; whether it was allowed.
-async fn write(session: &mut MySqlConnection, shop: ShopId, change: &str) -> Result<bool> {
-    let home = format!("select state from shop_home where shop_id = {shop} for share");
-    loop {
-        session.execute("begin").await?;
-        let row = session.fetch_one(AssertSqlSafe(home.clone())).await?;
-        if row.try_get::<String, _>(0)? != "serving" {
-            session.execute("rollback").await?;
-            return Ok(false);
-        }
-        let change = change.replace("{shop}", &shop.to_string());
-        let changed = session.execute(AssertSqlSafe(change.clone())).await;
-        match changed {
-            Ok(_) => {
-                session.execute("commit").await?;
-                return Ok(true);
-            }
-            // Another writer's rows in another order.
-            Err(e) if e.to_string().contains("Deadlock") => {
-                session.execute("rollback").await?;
-            }
-            Err(e) => return Err(e).context(change),
-        }
-    }
-}
-
 /// Two writers swap unique values, delete rows and bring others, while the control server is killed after the copy, after
 /// catching up and after the comparison: each next one goes on where the target's mark stands. What was deleted stays
 /// deleted.
@@ -340,8 +330,8 @@ async fn swapped(
             .await
     };
     let (one, two, moving) = tokio::join!(
-        write_until_fenced(source, shop.id, &SWAPS),
-        write_until_fenced(source, shop.id, &SWAPS),
+        write_until_fenced(source, shop.id, &SWAPS, PAUSE),
+        write_until_fenced(source, shop.id, &SWAPS, PAUSE),
         moving
     );
     let (written, moving) = (one? + two?, moving?);
@@ -368,7 +358,12 @@ async fn two_million_rows_under_writes_are_the_same_to_the_byte() -> Result<()> 
     /// A machine that does other things too copies some thousand rows a second.
     const HOURS: Duration = Duration::from_secs(80 * 60);
     let fleet = Fleet::start().await?;
+    // Six copies of some gigabytes, with their binlogs, are what a small disk just holds.
+    let points = fleet
+        .with_own_failpoints_and_moves(&[("disk_free_min_percent", 1)])
+        .await?;
     let moved = Box::pin(large::run(&fleet, 2_000_000, HOURS)).await;
+    fleet.without_own_failpoints(points).await?;
     fleet.stop().await?;
     moved
 }

@@ -1,5 +1,6 @@
 //! Moves of shops, ordered through `podctl` as an operator does and watched at the control server.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use crate::{Answer, Call, Edge, Fleet, Shop, status, wait_until};
 // Whether the rows that a move left at its source are those it brought to its target.
 mod copies;
 pub use copies::{Copies, differences, rows_of};
+// A writer who goes by the shop's home.
+mod writers;
+pub use writers::write_until_fenced;
 
 /// A small shop is moved in a second or two; this is for a machine that builds meanwhile and for a fence that is tried again.
 pub const MOVED_MAX: Duration = Duration::from_secs(60);
@@ -94,9 +98,15 @@ impl ControlDoor {
     pub async fn of(fleet: &Fleet) -> Result<Self> {
         let status = fleet.status().await?;
         let control = status.controls.first().context("a control server")?;
+        let token_file = Path::new(&control.operator_token_file);
+        Self::at(status::address(&control.http)?, token_file)
+    }
+
+    /// Of a control server that listens there.
+    pub fn at(address: SocketAddr, token_file: &Path) -> Result<Self> {
         Ok(Self {
-            http: Edge::new(status::address(&control.http)?)?,
-            token: crate::mysql::secret(Path::new(&control.operator_token_file))?,
+            http: Edge::new(address)?,
+            token: crate::mysql::secret(token_file)?,
         })
     }
 

@@ -124,12 +124,39 @@ impl Server {
         self.text("select @@global.gtid_executed").await
     }
 
+    /// Takes all binlogs away but the one that is written from now on.
+    pub async fn purge_binlogs(&self) -> Result<()> {
+        let file = self.new_binlog().await?;
+        self.purge_binlogs_to(&file).await
+    }
+
+    /// Begins a new binlog; its name.
+    pub async fn new_binlog(&self) -> Result<String> {
+        self.run("flush binary logs").await?;
+        self.text("show binary log status").await
+    }
+
+    /// Takes all binlogs away that are older than this one.
+    pub async fn purge_binlogs_to(&self, file: &str) -> Result<()> {
+        self.run(&format!("purge binary logs to '{file}'")).await
+    }
+
     /// A shop's home: state and epoch.
     pub async fn home(&self, shop: ShopId) -> Result<(String, u64)> {
+        let home = self.home_if_any(shop).await?;
+        home.with_context(|| format!("shop {shop} has no home there"))
+    }
+
+    /// The same where there may be none.
+    pub async fn home_if_any(&self, shop: ShopId) -> Result<Option<(String, u64)>> {
         let sql = format!("select concat(state, ' ', epoch) from shop_home where shop_id = {shop}");
-        let row = self.text(&sql).await?;
+        let rows = self.texts(&sql).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
         let (state, epoch) = row.split_once(' ').context("a home row")?;
-        Ok((state.to_owned(), epoch.parse().context("a home's epoch")?))
+        let epoch = epoch.parse().context("a home's epoch")?;
+        Ok(Some((state.to_owned(), epoch)))
     }
 
     /// Writes a shop's home by hand, as an operator at a prompt would.

@@ -128,11 +128,14 @@ impl Applier {
     async fn converge(&mut self) -> Result<(), MoveError> {
         self.refresh().await?;
         let limits = Arc::clone(&self.job.limits);
+        let progress = Arc::clone(&self.job.progress);
         let begun = Instant::now();
         let mut best = u64::MAX;
         let mut gained = Instant::now();
+        // To be held back is not to be slow.
+        let held = || Duration::from_millis(progress.now().throttled_ms);
+        let mut held_before = held();
         loop {
-            let held = self.job.progress.now().throttled_ms;
             self.throttle.pass().await?;
             self.refresh().await?;
             let began = Instant::now();
@@ -141,10 +144,6 @@ impl Applier {
                 .catch_up(&seen, &self.ledger, &self.applied, Some(&self.throttle))
                 .await?;
             let took = began.elapsed();
-            if self.job.progress.now().throttled_ms != held {
-                // To be held back is not to be slow.
-                gained = Instant::now();
-            }
             if self.touched() > SETTLED_FEW || self.ledger.unsettled() > 0 {
                 self.settle_some().await?;
             }
@@ -162,7 +161,8 @@ impl Applier {
             if behind < best - best / 10 {
                 best = behind;
                 gained = Instant::now();
-            } else if gained.elapsed() > limits.converge_bound {
+                held_before = held();
+            } else if gained.elapsed() > limits.converge_bound + (held() - held_before) {
                 return Err(MoveError::Bound(format!(
                     "the target does not come close to the source: {left} keys are left, and catching up takes {} ms; \
                      move at a calmer time, or freeze the shop",

@@ -1,0 +1,262 @@
+//! How fast a move goes: not at all where a pod has enough to do, and it says why; no longer than its bound where a shop's
+//! writers are faster; and when its target stands still, no buyer waits longer than a fence may last.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value as Json;
+use shared::moves::{MoveId, MoveState};
+use sqlx::Executor;
+use tests::failpoint::OwnFailPoints;
+use tests::moves::{ControlDoor, MOVED_MAX, write_until_fenced};
+use tests::suite::Test;
+use tests::{Fleet, Shop, tests, wait_until};
+use toml::Value;
+
+// A target that stands still.
+mod still;
+use still::a_target_that_stands_still_holds_up_moves_and_no_buyer;
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![
+        alone: a_shop_that_is_never_caught_up_with_stays_and_sells,
+            a_replica_that_lags_holds_a_copy_back_and_is_told,
+            a_disk_without_room_holds_a_copy_back_and_no_deletion,
+            a_target_that_stands_still_holds_up_moves_and_no_buyer;
+    ]
+}
+
+/// The tests' own table of a shop.
+const TABLE: &str = "create table if not exists x_pace (shop_id bigint unsigned not null, id int not null, n int not null, \
+    pad varchar(200) not null, primary key (shop_id, id))";
+/// Enough for hundreds of the smallest chunks.
+const ROWS: u32 = 10_000;
+
+async fn on_both(fleet: &Fleet, sql: &str) -> Result<()> {
+    for pod in [1, 2] {
+        fleet.primary(pod).await?.run(sql).await?;
+    }
+    Ok(())
+}
+
+/// A shop of pod 1 with rows in the tests' table.
+async fn shop_with_rows(fleet: &Fleet) -> Result<Shop> {
+    on_both(fleet, TABLE).await?;
+    let shop = fleet.shop(1).await?;
+    let fill = format!(
+        "set cte_max_recursion_depth = {ROWS}; insert into x_pace \
+         with recursive n as (select 1 n union all select n + 1 from n where n < {ROWS}) \
+         select {}, n, 0, repeat('pad ', 25) from n",
+        shop.id
+    );
+    fleet.primary(1).await?.run(&fill).await?;
+    Ok(shop)
+}
+
+/// Ends a test: the fleet is as it was.
+async fn tidy_up(fleet: &Fleet, points: OwnFailPoints) -> Result<()> {
+    fleet.without_own_failpoints(points).await?;
+    on_both(fleet, "drop table if exists x_pace").await
+}
+
+/// What an operator sees of a move.
+async fn shown(fleet: &Fleet, id: MoveId) -> Result<String> {
+    fleet.podctl.ok(&["move", "show", &id.to_string()]).await
+}
+
+async fn says(fleet: &Fleet, id: MoveId, words: &[&str]) -> Result<()> {
+    wait_until("podctl move show says why", MOVED_MAX, async || {
+        let text = shown(fleet, id).await?;
+        let missing: Vec<_> = words.iter().filter(|word| !text.contains(**word)).collect();
+        ensure!(missing.is_empty(), "{missing:?} is not in {text}");
+        Ok(())
+    })
+    .await
+}
+
+/// Rows that a move has copied by now.
+async fn copied(fleet: &Fleet, id: MoveId) -> Result<u64> {
+    let shown: Json = fleet
+        .podctl
+        .json(&["move", "show", &id.to_string()])
+        .await?;
+    let copied = shown["progress"]["rows_copied"].as_u64();
+    copied.with_context(|| format!("no rows copied in {shown}"))
+}
+
+/// A copy that is held back brings no row. (A server that is too busy to be looked at holds nothing back for a moment.)
+async fn stands_still(fleet: &Fleet, id: MoveId) -> Result<()> {
+    wait_until("no row is copied for a second", MOVED_MAX, async || {
+        let before = copied(fleet, id).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let after = copied(fleet, id).await?;
+        ensure!(before == after, "{before} rows, then {after}");
+        ensure!(after < u64::from(ROWS), "all of them are there");
+        Ok(())
+    })
+    .await
+}
+
+/// Orders a move that is held before its first row until both pods have been looked at.
+async fn order_watched(fleet: &Fleet, points: &OwnFailPoints, shop: &Shop) -> Result<MoveId> {
+    let place = "copy.before";
+    points.set(shop.id, place, "stop")?;
+    let id = fleet.order_move(shop, 2).await?;
+    points.happens(shop.id, place, MOVED_MAX).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    points.go_on(shop.id, place);
+    Ok(id)
+}
+
+/// Two writers change some thousand rows a second while a move is content with very few: it ends by itself, says why, and
+/// leaves nothing behind; the shop has sold all the while and goes on.
+async fn a_shop_that_is_never_caught_up_with_stays_and_sells(fleet: &Fleet) -> Result<()> {
+    let points = fleet
+        .with_own_failpoints_and_moves(&[
+            ("converge_bound", Value::from("3s")),
+            ("fence_keys_max", Value::from(20)),
+            // Writers like these leave the replicas of a busy machine behind.
+            ("replica_lag_max", Value::from("1h")),
+        ])
+        .await?;
+    let done = never_caught_up(fleet).await;
+    tidy_up(fleet, points).await?;
+    done
+}
+
+async fn never_caught_up(fleet: &Fleet) -> Result<()> {
+    const CHANGE: [&str; 1] = ["set @f = floor(rand() * 9000); \
+        update x_pace set n = n + 1 where shop_id = {shop} and id between @f and @f + 300"];
+    let shop = shop_with_rows(fleet).await?;
+    let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
+    let control = ControlDoor::of(fleet).await?;
+    let write = || write_until_fenced(&source, shop.id, &CHANGE, Duration::from_millis(1));
+    let moving = async {
+        let id = fleet.order_move(&shop, 2).await?;
+        control.reaches(id, &[MoveState::Aborted], MOVED_MAX).await
+    };
+    // The writers end by a fence only: there is none.
+    let aborted = tokio::select! {
+        aborted = moving => aborted?,
+        written = write() => return Err(anyhow::anyhow!("a fence closed after {written:?} changes")),
+        written = write() => return Err(anyhow::anyhow!("a fence closed after {written:?} changes")),
+    };
+    let error = aborted.error.clone().unwrap_or_default();
+    for words in ["does not come close to the source", "freeze the shop"] {
+        ensure!(error.contains(words), "it says {error:?}");
+    }
+    ensure!(aborted.took("fence_tries") == Some(0), "{}", aborted.record);
+    says(fleet, aborted.id, &["does not come close to the source"]).await?;
+    shop.product("One more", "1.00", 1).await?;
+    ensure!(fleet.owner(&shop).await? == (1, 1), "another pod owns it");
+    ensure!(
+        source.home(shop.id).await? == ("serving".to_owned(), 1),
+        "the source's home"
+    );
+    wait_until("the target's rows are gone", MOVED_MAX, async || {
+        let left = target.rows("x_pace", shop.id).await?;
+        ensure!(left == 0, "{left} rows are left");
+        Ok(())
+    })
+    .await?;
+    // With nobody who writes like that it goes.
+    let moved = fleet.move_shop(&shop, 2).await?;
+    fleet.finish_move(moved.id).await.map(drop)
+}
+
+/// Chunks so small that a copy of the tests' table takes some seconds.
+fn small_chunks() -> [(&'static str, Value); 4] {
+    [
+        ("chunk_rows_min", Value::from(20)),
+        ("chunk_rows_max", Value::from(20)),
+        ("streams", Value::from(1)),
+        ("replica_lag_max", Value::from("300ms")),
+    ]
+}
+
+/// A replica of each pod does not apply: the copy waits, `podctl move show` says for which, and goes on when both have caught
+/// up.
+async fn a_replica_that_lags_holds_a_copy_back_and_is_told(fleet: &Fleet) -> Result<()> {
+    let points = fleet.with_own_failpoints_and_moves(&small_chunks()).await?;
+    let done = lagging(fleet, &points).await;
+    tidy_up(fleet, points).await?;
+    done
+}
+
+async fn lagging(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let shop = shop_with_rows(fleet).await?;
+    let control = ControlDoor::of(fleet).await?;
+    let mut replicas = Vec::new();
+    for pod in [1, 2] {
+        let of_pod = fleet.replicas(pod).await?;
+        let replica = of_pod.into_iter().next().context("a replica")?;
+        // It receives and acknowledges, and applies nothing while this session lasts. (One that is stopped is started
+        // again by the control server.)
+        let mut lock = replica.connect().await?;
+        lock.execute("flush tables with read lock").await?;
+        replicas.push((pod, replica, lock));
+    }
+    let id = order_watched(fleet, points, &shop).await?;
+    // The source's is told first.
+    for (pod, replica, lock) in replicas {
+        let (name, of_pod) = (format!(":{}", replica.port), format!("of pod {pod} is"));
+        let words = [
+            "copying",
+            "held back: the replica",
+            &name,
+            &of_pod,
+            "ms behind",
+        ];
+        says(fleet, id, &words).await?;
+        stands_still(fleet, id).await?;
+        shop.product("Sold meanwhile", "1.00", 1).await?;
+        drop(lock);
+    }
+    let moved = control
+        .reaches(id, &[MoveState::Observing], MOVED_MAX)
+        .await?;
+    ensure!(
+        moved.owner == 1,
+        "taken up {} times: being held back is no fault",
+        moved.owner
+    );
+    fleet.finish_move(id).await.map(drop)
+}
+
+/// With disks that count as full a copy waits, and what is deleted is deleted all the same: that makes room.
+async fn a_disk_without_room_holds_a_copy_back_and_no_deletion(fleet: &Fleet) -> Result<()> {
+    let mut settings = small_chunks().to_vec();
+    // No disk of a machine that runs this is that empty.
+    settings.push(("disk_free_min_percent", Value::from(99)));
+    let points = fleet.with_own_failpoints_and_moves(&settings).await?;
+    let ordered = async {
+        let shop = shop_with_rows(fleet).await?;
+        let id = order_watched(fleet, &points, &shop).await?;
+        says(
+            fleet,
+            id,
+            &["copying", "held back: the disk of pod", "% left"],
+        )
+        .await?;
+        stands_still(fleet, id).await?;
+        Ok(id)
+    };
+    let ordered: Result<MoveId> = ordered.await;
+    fleet.without_own_failpoints(points).await?;
+    let id = ordered?;
+    let control = ControlDoor::of(fleet).await?;
+    control
+        .reaches(id, &[MoveState::Observing], MOVED_MAX)
+        .await?;
+    let points = fleet.with_own_failpoints_and_moves(&settings).await?;
+    let began = Instant::now();
+    let finished = fleet.finish_move(id).await;
+    tidy_up(fleet, points).await?;
+    let deleted = finished?.took("deleted_rows").unwrap_or_default();
+    ensure!(
+        deleted >= u64::from(ROWS),
+        "{deleted} rows were deleted in {:?}",
+        began.elapsed()
+    );
+    Ok(())
+}
