@@ -343,36 +343,4 @@ pub(crate) async fn data_folder(session: &mut Session) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn set(text: &str) -> GtidSet {
-        GtidSet::parse(&format!("bdbea337-ec7c-11f1-86a3-02fc00000001:{text}")).unwrap()
-    }
-
-    #[test]
-    fn a_replica_is_as_far_behind_as_the_oldest_set_that_it_lacks() {
-        let mut samples = Samples::default();
-        let start = Instant::now();
-        let at = |second| start + Duration::from_secs(second);
-        for n in 1..=4 {
-            samples.add(at(n), set(&format!("1-{n}")));
-        }
-        let lag = |has: &str| samples.lag(at(5), &set(has)).as_secs();
-        assert_eq!((lag("1-4"), lag("1-3"), lag("1-2")), (0, 1, 2));
-    }
-
-    /// An idle primary says the same again and again; that makes nobody fall behind.
-    #[test]
-    fn the_same_set_counts_from_the_first_time() {
-        let mut samples = Samples::default();
-        let start = Instant::now();
-        for second in 0..10 {
-            samples.add(start + Duration::from_secs(second), set("1-7"));
-        }
-        assert_eq!(samples.0.len(), 1);
-        let now = start + Duration::from_secs(10);
-        assert_eq!(samples.lag(now, &set("1-7")), Duration::ZERO);
-        assert_eq!(samples.lag(now, &set("1-6")), Duration::from_secs(10));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The copy of one large shop, three ways.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tests::{Fleet, Server, wait_until};
@@ -50,14 +50,14 @@ pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
     ends.alone().await?;
     ends.settle().await?;
     let bytes = ends.bytes().await?;
-    let mut took: [Vec<f64>; 3] = Default::default();
+    let mut took: [Vec<Took>; 3] = Default::default();
     let mut moves = Vec::new();
     for round in 0..options.rounds {
         let (from, to) = (round % 2, (round + 1) % 2);
         took[1].push(ends.mysqldump(from, to, shop.id.get(), rows).await?);
         took[2].push(ends.mydumper(to).await?);
-        let shown = ends.mover(&shop.handle, to, rows).await?;
-        took[0].push(shown.to_the_owner()?);
+        let (mover, shown) = ends.mover(&shop.handle, to, rows).await?;
+        took[0].push(mover);
         moves.push(shown);
     }
     print(options, rows, bytes, &took);
@@ -84,22 +84,50 @@ fn states(moves: &[Shown]) -> Result<()> {
     Ok(())
 }
 
-fn print(options: &Options, rows: u64, bytes: u64, took: &[Vec<f64>; 3]) {
+/// What a way took.
+#[derive(Debug, Clone, Copy)]
+struct Took {
+    /// Until it was done.
+    done: f64,
+    /// Until both replicas of the target had everything too.
+    even: f64,
+}
+
+impl Took {
+    fn of(done: Duration, even: Duration) -> Self {
+        Self {
+            done: done.as_secs_f64(),
+            even: even.as_secs_f64(),
+        }
+    }
+
+    fn medians(all: &[Self]) -> Self {
+        let of = |each: fn(&Self) -> f64| median(&all.iter().map(each).collect::<Vec<_>>());
+        Self {
+            done: of(|took| took.done),
+            even: of(|took| took.even),
+        }
+    }
+}
+
+fn print(options: &Options, rows: u64, bytes: u64, took: &[Vec<Took>; 3]) {
     #[expect(clippy::cast_precision_loss, reason = "a count of some million rows")]
     let (all, mib) = (rows as f64, bytes as f64 / 1024.0 / 1024.0);
-    let of = median(&took[1]);
+    let of = Took::medians(&took[1]);
     let ways = [
         "podctl shop move, from `preparing` to the new owner, every row compared",
         "mysqldump --where | mysql, nothing compared",
         "mydumper, myloader of a database with that shop alone, nothing compared",
     ];
-    let row = |way: &str, took: &[f64]| {
-        let seconds = median(took);
+    let row = |way: &str, took: &[Took]| {
+        let Took { done, even } = Took::medians(took);
         vec![
             way.to_owned(),
-            format!("{seconds:.1}"),
-            format!("{:.0}", all / seconds),
-            format!("{:.2}", of / seconds),
+            format!("{done:.1}"),
+            format!("{:.0}", all / done),
+            format!("{:.2}", of.done / done),
+            format!("{even:.1}"),
+            format!("{:.2}", of.even / even),
         ]
     };
     let rows: Vec<_> = ways.iter().zip(took).map(|(w, t)| row(w, t)).collect();
@@ -107,7 +135,15 @@ fn print(options: &Options, rows: u64, bytes: u64, took: &[Vec<f64>; 3]) {
         "Copy of one shop, {all:.0} rows, {mib:.0} MiB with indexes, median of {} rounds",
         options.rounds
     );
-    report::table(&title, &["way", "seconds", "rows a second", "speed"], &rows);
+    let head = [
+        "way",
+        "seconds",
+        "rows a second",
+        "speed",
+        "seconds until replicas have it",
+        "speed",
+    ];
+    report::table(&title, &head, &rows);
 }
 
 impl Ends<'_> {
@@ -159,12 +195,11 @@ impl Ends<'_> {
         self.settle().await
     }
 
-    /// Waits until every replica has what its primary has, and throws the binlogs away: they would fill the disk.
-    async fn settle(&self) -> Result<()> {
+    /// Waits until every replica has what its primary has.
+    async fn even(&self) -> Result<()> {
         for (pod, primary) in self.pods.iter().zip(&self.primaries) {
-            let replicas = self.fleet.replicas(*pod).await?;
             let all = primary.gtid_executed().await?.replace('\n', "");
-            for replica in &replicas {
+            for replica in self.fleet.replicas(*pod).await? {
                 let sql = format!("select gtid_subset('{all}', @@global.gtid_executed)");
                 wait_until("a replica has everything", SETTLE_MAX, async || {
                     ensure!(replica.number(&sql).await? == 1, "it is behind");
@@ -172,7 +207,15 @@ impl Ends<'_> {
                 })
                 .await?;
             }
-            for server in replicas.iter().chain([primary]) {
+        }
+        Ok(())
+    }
+
+    /// The same, and throws the binlogs away: they would fill the disk.
+    async fn settle(&self) -> Result<()> {
+        self.even().await?;
+        for (pod, primary) in self.pods.iter().zip(&self.primaries) {
+            for server in self.fleet.replicas(*pod).await?.iter().chain([primary]) {
                 let last = server.texts("show binary logs").await?;
                 let last = last.last().context("a server without binlogs")?;
                 server
@@ -183,8 +226,9 @@ impl Ends<'_> {
         Ok(())
     }
 
-    async fn mysqldump(&self, from: usize, to: usize, shop: u64, rows: u64) -> Result<f64> {
+    async fn mysqldump(&self, from: usize, to: usize, shop: u64, rows: u64) -> Result<Took> {
         self.empty(to).await?;
+        let begun = Instant::now();
         let took = self
             .tools
             .mysqldump(
@@ -194,13 +238,16 @@ impl Ends<'_> {
                 &fill::TABLES,
             )
             .await?;
+        self.even().await?;
+        let even = begun.elapsed();
         self.arrived(to, INTO, rows).await?;
-        Ok(took.as_secs_f64())
+        Ok(Took::of(took, even))
     }
 
-    async fn mydumper(&self, to: usize) -> Result<f64> {
+    async fn mydumper(&self, to: usize) -> Result<Took> {
         self.empty(to).await?;
         let folder = tempfile::tempdir().context("a folder for mydumper")?;
+        let begun = Instant::now();
         let took = self
             .tools
             .mydumper(
@@ -209,16 +256,21 @@ impl Ends<'_> {
                 &folder.path().join("dump"),
             )
             .await?;
-        Ok(took.as_secs_f64())
+        self.even().await?;
+        Ok(Took::of(took, begun.elapsed()))
     }
 
-    async fn mover(&self, handle: &str, to: usize, rows: u64) -> Result<Shown> {
+    async fn mover(&self, handle: &str, to: usize, rows: u64) -> Result<(Took, Shown)> {
         self.empty(to).await?;
-        move_shop(self.fleet, handle, self.pods[to]).await?;
+        let begun = Instant::now();
+        let shown = move_shop(self.fleet, handle, self.pods[to]).await?;
+        self.even().await?;
+        let even = begun.elapsed();
+        let took = Duration::from_secs_f64(shown.to_the_owner()?);
         self.arrived(to, "podhost", rows).await?;
         let shown = retire(self.fleet, handle).await?;
         self.settle().await?;
-        Ok(shown)
+        Ok((Took::of(took, even), shown))
     }
 
     async fn arrived(&self, at: usize, database: &str, rows: u64) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The pause that writers see, and what neighbours feel: a shop with writers at a fixed rate moves back and forth.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use crate::report::{self, median, percentile, us};
 
 /// Writes to different rows do not wait for each other.
 const PRODUCTS: usize = 64;
-/// Writes a second that are tried, highest first. At the first that the pods take without any move, a half of it is used:
-/// a pod at its limit is slow whatever moves.
-const RATES: [u32; 8] = [400, 280, 200, 140, 100, 60, 30, 16];
+/// Writes a second that are tried, lowest first, until one is too much for the pods without any move. A half of the last
+/// that was not is used: a pod at its limit is slow whatever moves.
+const RATES: [u32; 9] = [10, 20, 30, 45, 70, 100, 150, 225, 400];
 const OF_WHAT_IS_TAKEN: u32 = 2;
 /// How long a rate is tried.
 const TRIED_FOR: Duration = Duration::from_secs(6);
@@ -37,8 +38,8 @@ enum How {
     Done,
     /// The pod had too much to do for it, which has nothing to do with moves.
     Overloaded,
-    /// Any other answer, or none.
-    Failed,
+    /// Any other answer, or none (0).
+    Failed(u16),
 }
 
 /// One write: when it was due, and when it was answered.
@@ -100,14 +101,8 @@ async fn writers(
                 {
                     How::Overloaded
                 }
-                Ok(answer) => {
-                    report::say(&format!("answered {}: {}", answer.status, answer.text()));
-                    How::Failed
-                }
-                Err(error) => {
-                    report::say(&format!("not answered: {error:#}"));
-                    How::Failed
-                }
+                Ok(answer) => How::Failed(answer.status),
+                Err(_) => How::Failed(0),
             };
             Write {
                 due,
@@ -126,8 +121,26 @@ async fn writers(
     Ok(writes)
 }
 
-fn count(writes: &[Write], how: How) -> usize {
-    writes.iter().filter(|write| write.how == how).count()
+/// How many failed, by answer, and how many the pod had too much to do for.
+fn told(writes: &[Write]) -> String {
+    let mut failed = BTreeMap::<u16, usize>::new();
+    let mut overloaded = 0;
+    for write in writes {
+        match write.how {
+            How::Done => {}
+            How::Overloaded => overloaded += 1,
+            How::Failed(status) => *failed.entry(status).or_default() += 1,
+        }
+    }
+    let all: usize = failed.values().sum();
+    let by = failed
+        .iter()
+        .map(|(status, count)| format!(" ({count} with {status})"));
+    format!(
+        "{} writes, {all} failed{}, {overloaded} refused because the pod was overloaded",
+        writes.len(),
+        by.collect::<String>()
+    )
 }
 
 fn done(writes: &[Write]) -> impl Iterator<Item = &Write> {
@@ -199,6 +212,7 @@ impl Traders {
 
     /// Half of the highest rate that both pods take.
     async fn rate(&self) -> Result<u32> {
+        let mut taken = None;
         for rate in RATES {
             let (mine, theirs) = self.calm(rate, TRIED_FOR).await?;
             let refused: usize = [&mine, &theirs]
@@ -206,18 +220,20 @@ impl Traders {
                 .iter()
                 .sum();
             let slow = percentile(&seen(&mine), 0.99).max(percentile(&seen(&theirs), 0.99));
-            let taken = refused == 0 && slow <= TAKEN_WITHIN;
+            let enough = refused > 0 || slow > TAKEN_WITHIN;
             report::say(&format!(
                 "{rate} writes a second at the shop, {} at each neighbour, no move: {refused} refused, p99 {} ms: {}",
                 (rate / NEIGHBOUR_PART).max(1),
                 ms(slow),
-                if taken { "taken" } else { "too many" }
+                if enough { "too many" } else { "taken" }
             ));
-            if taken {
-                return Ok((rate / OF_WHAT_IS_TAKEN).max(1));
+            if enough {
+                break;
             }
+            taken = Some(rate);
         }
-        Ok(RATES[RATES.len() - 1] / OF_WHAT_IS_TAKEN)
+        let taken = taken.context("the pods do not take the lowest rate without any move")?;
+        Ok((taken / OF_WHAT_IS_TAKEN).max(1))
     }
 }
 
@@ -258,14 +274,7 @@ pub(super) async fn run(options: &Options, fleet: &Fleet) -> Result<()> {
         ("without any move", [&calm, &before]),
         ("with moves", [&moves.writes, &during]),
     ] {
-        let [mine, theirs] = writes.map(|writes| {
-            format!(
-                "{} writes, {} failed, {} refused because the pod was overloaded",
-                writes.len(),
-                count(writes, How::Failed),
-                count(writes, How::Overloaded)
-            )
-        });
+        let [mine, theirs] = writes.map(|writes| told(writes));
         report::say(&format!(
             "{name}: the shop: {mine}; its neighbours: {theirs}"
         ));

@@ -183,8 +183,8 @@ impl<'a> Plan<'a> {
         let bits = target.first().and_then(|row| bytes(row, 1));
         let rows = chunk.rows.len() as u64;
         // Of no rows the function gives neutral bits of its own length.
-        let equal = count == Some(rows)
-            && (rows == 0 || bits == Some(&summed(job, table, &chunk.rows)?[..]));
+        let digests = chunk.rows.iter().map(|row| keys::digest(job, table, row));
+        let equal = count == Some(rows) && (rows == 0 || bits == Some(&summed(digests)?[..]));
         if !equal {
             let sql = format!("{} {} where {range}", keys::selected(table), table.by_key());
             let target = pair.target.rows("compare a chunk's rows", &sql).await?;
@@ -199,16 +199,13 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The exclusive or of the rows' digests, as the server sums them up.
-fn summed(
-    job: &crate::mover::job::Job,
-    table: &Table,
-    rows: &[Row],
+/// The exclusive or of digests, as the server sums them up.
+fn summed<'d>(
+    digests: impl Iterator<Item = Result<&'d [u8], MoveError>>,
 ) -> Result<[u8; fingerprint::DIGEST_BYTES], MoveError> {
     let mut sum = [0; fingerprint::DIGEST_BYTES];
-    for row in rows {
-        let digest = keys::digest(job, table, row)?;
-        for (sum, byte) in sum.iter_mut().zip(digest) {
+    for digest in digests {
+        for (sum, byte) in sum.iter_mut().zip(digest?) {
             *sum ^= byte;
         }
     }
@@ -242,6 +239,15 @@ fn first_rows(comparison: &Comparison<'_>, table: &Table) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digests_are_summed_as_the_server_does() {
+        let digests = [[0x0f; 32], [0xff; 32], [0x01; 32]];
+        let sum = summed(digests.iter().map(|digest| Ok(&digest[..])));
+        assert_eq!(sum.unwrap(), [0xf1; 32]);
+        let one = summed([Ok(&[7; 32][..]), Err(MoveError::Stopped)].into_iter());
+        assert!(one.is_err());
+    }
 
     #[test]
     fn a_size_follows_the_time_in_steps() {
