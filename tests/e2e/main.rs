@@ -29,6 +29,7 @@ mod move_refusals;
 mod move_source_gone;
 mod move_under_load;
 mod move_verify;
+mod move_zombie;
 mod operator_input;
 mod orders;
 mod outbox;
@@ -74,6 +75,7 @@ fn main() -> Result<ExitCode> {
         move_pace::list(),
         move_refusals::list(),
         move_failpoints::list(),
+        move_zombie::list(),
         move_faults::list(),
         move_source_gone::list(),
         move_again::list(),

@@ -35,7 +35,7 @@ pub(crate) const ENDS_MAX: Duration = Duration::from_secs(180);
 const LANES: usize = 4;
 
 /// The steps of a move that nothing disturbs, as `podctl-failpoints failpoints` names them, until the target owns the shop.
-const BEFORE_SWITCH: [&str; 19] = [
+pub(crate) const BEFORE_SWITCH: [&str; 20] = [
     "take",
     "take-over-source",
     "take-over-target",
@@ -43,6 +43,7 @@ const BEFORE_SWITCH: [&str; 19] = [
     "prepared",
     "note-start",
     "copy",
+    "copy-chunk",
     "copied",
     "catch-up",
     "caught-up",
@@ -57,20 +58,30 @@ const BEFORE_SWITCH: [&str; 19] = [
     "still-handing",
 ];
 /// The same from there on.
-const FROM_SWITCH: [&str; 10] = [
+pub(crate) const FROM_SWITCH: [&str; 13] = [
     "switch",
     "serving",
     "moved",
     "handed-over",
     "finish",
     "dump",
+    "note-dump",
     "delete",
+    "forget-target-marks",
+    "forget-source-marks",
     "release-target",
     "release-source",
     "retired",
 ];
-/// Steps of a failover under a move: it has tests of its own.
-const ELSEWHERE: [&str; 1] = ["primary-changed"];
+/// Steps of a failover under a move and of a source that is gone for good: they have tests of their own.
+const ELSEWHERE: [&str; 6] = [
+    "primary-changed",
+    "gone-mark",
+    "gone-dump",
+    "gone-delete",
+    "gone-release",
+    "gone-done",
+];
 
 /// What a case does to the move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,11 +262,8 @@ impl<'f> Lane<'f> {
             home == ("serving".to_owned(), epoch),
             "its home is {home:?}"
         );
-        let mark = there.home(self.shop.id).await;
-        ensure!(
-            mark.as_ref().map_or(true, |(state, _)| state == "moved"),
-            "the other home is {mark:?}"
-        );
+        let (mark, _) = there.home(self.shop.id).await?;
+        ensure!(mark == "moved", "the other home is {mark}");
         self.shop
             .send(Call::get("/api/v1/products"))
             .await?

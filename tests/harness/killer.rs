@@ -13,6 +13,17 @@ use crate::{Fleet, wait_until};
 /// A unit that has just been killed is waited for by its supervisor for up to five seconds.
 const RUNS_AGAIN_MAX: Duration = Duration::from_secs(30);
 
+/// The variable that makes the kills of a failed run again: its number is in the failure.
+pub const SEED: &str = "PODHOST_TEST_SEED";
+
+/// The number from which kills are chosen: the variable's, else any.
+pub fn seed() -> Result<u64> {
+    match std::env::var(SEED) {
+        Ok(text) => text.parse().with_context(|| format!("{SEED}={text}")),
+        Err(_) => Ok(rand::rng().random()),
+    }
+}
+
 /// Of the kills before a failure, so many are told.
 const LAST: usize = 10;
 
@@ -76,8 +87,8 @@ impl Killer {
         };
         let last = killed.len().saturating_sub(LAST);
         let done = done.with_context(|| {
-            let (seed, count, last) = (self.seed, killed.len(), killed.get(last..));
-            format!("seed {seed}; {count} killed, at last {last:?}")
+            let (count, last) = (killed.len(), killed.get(last..));
+            format!("{count} killed, at last {last:?}")
         })?;
         Ok((done, killed))
     }
@@ -89,7 +100,7 @@ impl Killer {
     ) -> Result<()> {
         let since = Instant::now();
         let mut dice = StdRng::seed_from_u64(self.seed);
-        say(&format!("kills at random: seed {}", self.seed));
+        say(&format!("kills at random: {SEED}={}", self.seed));
         loop {
             let (short, long) = self.pause;
             tokio::time::sleep(dice.random_range(short..=long)).await;

@@ -83,6 +83,9 @@ pub mod moves;
 // Fail points of the mover.
 pub mod failpoint;
 
+// A second control server on a fleet's catalog, which loses its moves.
+pub mod own_control;
+
 // Kills at random.
 pub mod killer;
 

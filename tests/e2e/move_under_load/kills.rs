@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rand::RngExt as _;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use shared::moves::{MoveId, MoveState};
 use tests::fleet::{RECOVER_MAX, say};
-use tests::killer::Killer;
+use tests::killer::{self, Killer, SEED};
 use tests::moves::{ControlDoor, MOVED_MAX, Moving};
 use tests::trade::{CREW, Crew, Trade};
 use tests::{Fleet, Shop, wait_until};
@@ -28,47 +29,46 @@ const PAUSES_SHORT: (Duration, Duration) = (Duration::from_millis(1_500), Durati
 /// Between two kills of the long one, in which moves must arrive in between.
 const PAUSES_LONG: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(14));
 
-/// States in which the control server is killed. A move is in `fenced` and `cutover` for some milliseconds, which a look
-/// from outside may miss; what happens at each of their steps is tried by fail points.
-const KILLED_IN: [MoveState; 7] = [
-    MoveState::Preparing,
-    MoveState::Copying,
-    MoveState::CatchingUp,
-    MoveState::Verifying,
-    MoveState::Fenced,
-    MoveState::Cutover,
-    MoveState::Observing,
+/// States in which the control server is killed, and where a move is held for that: a quick one would be in the next by the
+/// time that the signal comes.
+const KILLED_IN: [(MoveState, &str); 7] = [
+    (MoveState::Preparing, "prepared.before"),
+    (MoveState::Copying, "copied.before"),
+    (MoveState::CatchingUp, "caught-up.before"),
+    (MoveState::Verifying, "verified.before"),
+    (MoveState::Fenced, "followed.before"),
+    (MoveState::Cutover, "ready.before"),
+    (MoveState::Observing, "handed-over.after"),
 ];
 
 /// How long the control server stays away: longer than its supervisor needs, shorter than requests are parked.
 const AWAY: Duration = Duration::from_millis(1_500);
 
-/// The control server, which is the mover and the catalog, is killed as soon as a move is seen in each state, and stays away
-/// for some time: shops sell meanwhile, and the one that takes up the move brings it to its end. No client notices.
+/// The control server, which is the mover and the catalog, is killed while a move is in each state, and stays away for some
+/// time: shops sell meanwhile, and the one that takes up the move brings it to its end. No client notices.
 pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_noticed(
     fleet: &Fleet,
 ) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let near = fleet.shop(2).await?;
+    let points = fleet.with_own_failpoints().await?;
     let control = ControlDoor::of(fleet).await?;
     let trades = [
         Trade::start(&shop, CREW).await?,
         Trade::start(&near, CREW).await?,
     ];
-    let primaries = [fleet.primary(1).await?, fleet.primary(2).await?];
-    let mut met = Vec::new();
     let mut pod = 1;
-    for state in KILLED_IN {
+    for (state, place) in KILLED_IN {
         trades[0].goes_on(SOME, MOVED_MAX).await?;
         pod = other(pod);
+        points.set(shop.id, place, "stop")?;
         let id = begun(&control, &shop, pod).await?;
-        let seen = seen_in(&control, id, state).await?;
+        points.happens(shop.id, place, MOVED_MAX).await?;
+        let held = control.show(id).await?;
+        ensure!(held.state == state, "held at {place}: {}", held.words());
         fleet.kill_and_hold_down("control").await?;
-        met.push(format!("{} at {}", state.as_str(), seen.as_str()));
         // A shop that was caught inside of its fence waits at the edge until somebody takes up its move.
-        let source = &primaries[usize::from(other(pod) == 2)];
-        let (home, _) = source.home(shop.id).await?;
-        let waits = ["fenced", "handing"].contains(&home.as_str());
+        let waits = matches!(state, MoveState::Fenced | MoveState::Cutover);
         for trade in &trades[usize::from(waits)..] {
             trade
                 .goes_on(10, RECOVER_MAX)
@@ -83,11 +83,12 @@ pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_
                 .await
                 .with_context(|| format!("killed in {}", state.as_str()))?,
         )?;
+        points.go_on(shop.id, place);
         if state != MoveState::Copying {
             fleet.finish_move(id).await?;
         }
     }
-    say(&format!("  killed: {met:?}"));
+    fleet.without_own_failpoints(points).await?;
     close(trades, false).await.map(drop)
 }
 
@@ -101,20 +102,6 @@ async fn begun(control: &ControlDoor, shop: &Shop, to: u32) -> Result<MoveId> {
         answer.text()
     );
     Ok(answer.json::<Moving>()?.id)
-}
-
-/// Looks without a pause until a move is in a state or past it; in which it was seen.
-async fn seen_in(control: &ControlDoor, id: MoveId, state: MoveState) -> Result<MoveState> {
-    let until = Instant::now() + MOVED_MAX;
-    loop {
-        let now = control.show(id).await?;
-        let at = |state: MoveState| MoveState::ALL.iter().position(|it| *it == state);
-        ensure!(now.state.is_open(), "{}", now.words());
-        if at(now.state) >= at(state) {
-            return Ok(now.state);
-        }
-        ensure!(Instant::now() < until, "not seen: {}", now.words());
-    }
 }
 
 /// Half a minute in which anything that moves lean on is killed at random, again and again, while a shop goes back and forth
@@ -142,6 +129,17 @@ async fn kills_at_random(
     how_long: Duration,
     pauses: (Duration, Duration),
 ) -> Result<()> {
+    let seed = killer::seed()?;
+    let killed = kills_with(fleet, how_long, pauses, seed).await;
+    killed.with_context(|| format!("the same kills again: {SEED}={seed}"))
+}
+
+async fn kills_with(
+    fleet: &Fleet,
+    how_long: Duration,
+    pauses: (Duration, Duration),
+    seed: u64,
+) -> Result<()> {
     let shops = [
         fleet.shop(1).await?,
         fleet.shop(2).await?,
@@ -158,12 +156,12 @@ async fn kills_at_random(
     let wander = async {
         // Two shops, as a rule in opposite directions; the other two are their neighbours.
         let (one, two) = tokio::join!(
-            wander(&control, &shops[0], 1, until),
-            wander(&control, &shops[1], 2, until)
+            wander(&control, &shops[0], 1, until, seed),
+            wander(&control, &shops[1], 2, until, !seed)
         );
         Ok((one?, two?))
     };
-    let killer = Killer::of_everything(rand::rng().random(), pauses, until);
+    let killer = Killer::of_everything(seed, pauses, until);
     let ((one, two), killed) = killer.during(fleet, wander).await?;
     say(&format!(
         "  {} kills; moves: {one:?} and {two:?}",
@@ -191,8 +189,15 @@ struct Trips {
 }
 
 /// Moves a shop to the other pod again and again. A move may fail for what was killed: then its operator resumes or aborts it.
-async fn wander(control: &ControlDoor, shop: &Shop, pod: u32, until: Instant) -> Result<Trips> {
+async fn wander(
+    control: &ControlDoor,
+    shop: &Shop,
+    pod: u32,
+    until: Instant,
+    seed: u64,
+) -> Result<Trips> {
     let (mut pod, mut trips) = (pod, Trips::default());
+    let mut dice = StdRng::seed_from_u64(seed);
     while Instant::now() < until {
         let deadline = Instant::now() + MOVED_WITH_KILLS_MAX;
         let id = wait_until("a move is begun", MOVED_WITH_KILLS_MAX, async || {
@@ -217,7 +222,7 @@ async fn wander(control: &ControlDoor, shop: &Shop, pod: u32, until: Instant) ->
                     has_no_strays(&now)?;
                     pod = other(pod);
                     trips.arrived += 1;
-                    if rand::rng().random_bool(0.5) {
+                    if dice.random_bool(0.5) {
                         ended(control, id).await?;
                     }
                     break;
@@ -227,7 +232,7 @@ async fn wander(control: &ControlDoor, shop: &Shop, pod: u32, until: Instant) ->
                     break;
                 }
                 MoveState::Failed | MoveState::Paused => {
-                    let order = if rand::rng().random_bool(0.7) {
+                    let order = if dice.random_bool(0.7) {
                         "resume"
                     } else {
                         "abort"
