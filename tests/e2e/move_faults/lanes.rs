@@ -28,12 +28,12 @@ fn moves() -> [(&'static str, Value); 4] {
     ]
 }
 
-/// A buyer and a clerk of each shop: with nine shops that is what this machine's pods can take beside moves.
+/// A buyer and a clerk of each shop, slow ones: with nine shops that leaves a small machine room for the moves.
 const CREW: Crew = Crew {
     buyers: 1,
     clerk: true,
     readers: 0,
-    pause: Duration::from_millis(150),
+    pause: Duration::from_millis(400),
 };
 
 /// Where a move waits that is to be held inside of its fence, until all others are held.
