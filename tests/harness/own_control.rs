@@ -148,7 +148,8 @@ impl OwnControl {
         self.set(shop, "deaf", "")
     }
 
-    /// Its next runs of the shop's move have no bounds for fence and pause: after a stop they are refused, not late.
+    /// Its next runs of the shop's move have no bounds for fence and pause, and their sessions outlive a stop: after it they
+    /// are refused, not late.
     pub fn have_patience(&self, shop: ShopId) -> Result<()> {
         self.set(shop, "patient", "")
     }

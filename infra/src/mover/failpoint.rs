@@ -9,8 +9,8 @@
 //! `<shop>.<step>.<place>` whose text is `what`. It is renamed to `....happened` when it happens; a stopped step goes on
 //! when that is taken away. `<shop>.statement` stops before a statement at a pod, by its number: its text is how many
 //! there are up to that one. While `<shop>.deaf` is there, what drives the shop's move does not hear that it was lost; a
-//! run that finds `<shop>.patient` at its beginning has no bounds for its fence and its pause, so that it is not late after
-//! a stop.
+//! run that finds `<shop>.patient` at its beginning has no bounds for its fence and its pause, and its sessions may say
+//! nothing for as long, so that it is not late after a stop.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,8 @@ use super::step::Step;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Longer than any test.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const PATIENCE_S: u32 = 3_600;
+const PATIENCE: Duration = Duration::from_secs(PATIENCE_S as u64);
 
 /// Where in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +202,7 @@ fn of_own(name: &str) -> Option<PathBuf> {
 
 /// The limits of a run.
 pub(crate) fn limits(limits: &Arc<MoveLimits>) -> Arc<MoveLimits> {
-    if !of_own("patient").is_some_and(|file| file.exists()) {
+    if !patient() {
         return Arc::clone(limits);
     }
     Arc::new(MoveLimits {
@@ -209,6 +210,15 @@ pub(crate) fn limits(limits: &Arc<MoveLimits>) -> Arc<MoveLimits> {
         pause_bound: PATIENCE,
         ..MoveLimits::clone(limits)
     })
+}
+
+/// How long a session may say nothing.
+pub(crate) fn silence_s(seconds: u32) -> u32 {
+    if patient() { PATIENCE_S } else { seconds }
+}
+
+fn patient() -> bool {
+    of_own("patient").is_some_and(|file| file.exists())
 }
 
 /// What a keeper heard; never, where the shop's driver is deaf.

@@ -1,5 +1,8 @@
 //! Where a mover is frozen, how the move comes there, and what happens to the shop meanwhile.
 
+/// A place that is told by its number.
+const STATEMENT: &str = "statement";
+
 /// How the move comes to the place at which its mover is frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -53,8 +56,13 @@ impl Case {
     pub(super) fn statement(number: u32) -> Self {
         Self {
             what: number.to_string(),
-            ..Self::new("statement", Way::Ends, Then::Back)
+            ..Self::new(STATEMENT, Way::Ends, Then::Back)
         }
+    }
+
+    /// Whether it may be inside of a transaction, which the winner waits for until the server ends it.
+    pub(super) fn holds_locks(&self) -> bool {
+        self.place == STATEMENT
     }
 
     pub(super) fn place(&self) -> &str {

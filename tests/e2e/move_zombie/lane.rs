@@ -76,7 +76,9 @@ impl<'f> Lane<'f> {
             from = 3 - from;
         }
         let to = 3 - from;
-        own.have_patience(shop)?;
+        if !case.holds_locks() {
+            own.have_patience(shop)?;
+        }
         own.set(shop, case.place(), &case.what)?;
         let observe_ms = if case.way == Way::Ends {
             0

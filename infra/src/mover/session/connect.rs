@@ -61,9 +61,10 @@ pub(super) async fn server(
     let made = async {
         let mut conn = connect(end, address).await?;
         conn.query_drop(SETTINGS).await?;
+        let silence = silence_s();
         let waits = format!(
             "set innodb_lock_wait_timeout = {ROW_WAIT_S}, lock_wait_timeout = {ROW_WAIT_S}, \
-             wait_timeout = {SILENCE_S}, net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
+             wait_timeout = {silence}, net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
         );
         conn.query_drop(waits).await?;
         mysql_async::Result::Ok(conn)
@@ -86,6 +87,17 @@ pub(super) async fn server(
         spoken: Instant::now(),
         squeezed: false,
     })
+}
+
+/// How long a session may say nothing; a test may let it outlive a stop.
+#[cfg(feature = "failpoints")]
+fn silence_s() -> u32 {
+    crate::mover::failpoint::silence_s(SILENCE_S)
+}
+
+#[cfg(not(feature = "failpoints"))]
+const fn silence_s() -> u32 {
+    SILENCE_S
 }
 
 /// Ends a session of this account at the primary; whether it works is of no interest.
