@@ -75,7 +75,8 @@ impl Held {
             Self::CatchingUp => Some("caught-up.before"),
             Self::Verifying => Some(DOOR),
             Self::Fenced => Some("followed.before"),
-            Self::Cutover => Some("switch.before"),
+            // Between this and the catalog's step both pods are needed once more.
+            Self::Cutover => Some("ready.before"),
             Self::Switched => Some("serving.before"),
             Self::Observing => None,
             Self::Retiring => Some("delete.before"),

@@ -100,9 +100,8 @@ async fn new_term(lanes: &Lanes<'_>, pod: u32) -> Result<()> {
     named.wants(200).map(drop)
 }
 
-/// Each move that could still be undone says that it began again, and where. One that stood just before the catalog's step
-/// may have done it, if the catalog was told of the new primary after that: its source was `handing`, so nothing was
-/// written there.
+/// Each move that could still be undone says that it began again, and where. One inside of its fence may have lost that to
+/// the dead server before the catalog was told of the new primary: it says so, and begins again with the new one.
 pub(super) async fn begun_again(lanes: &Lanes<'_>, told_first: bool) -> Result<()> {
     for lane in &lanes.lanes {
         let notes = lanes.notes(lane).await?;
@@ -117,7 +116,7 @@ pub(super) async fn begun_again(lanes: &Lanes<'_>, told_first: bool) -> Result<(
             // It begins with whatever primary there is.
             Held::Preparing => true,
             Held::Copying => told("copying") || told("catching_up"),
-            Held::Cutover if !told_first => true,
+            Held::Fenced | Held::Cutover if !told_first => true,
             Held::CatchingUp | Held::Verifying | Held::Fenced | Held::Cutover => {
                 told("catching_up")
             }
