@@ -285,12 +285,31 @@ impl MoveState {
             },
             Order::Finish => match self {
                 Self::Observing | Self::Retiring => Some(Self::Retiring),
-                _ => None,
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Fenced
+                | Self::Cutover
+                | Self::Done
+                | Self::Paused
+                | Self::Aborting
+                | Self::Aborted
+                | Self::Failed => None,
             },
             Order::SourceGone => match self {
                 Self::Cutover => Some(Self::Cutover),
                 Self::Observing | Self::Retiring => Some(Self::Retiring),
-                _ => None,
+                Self::Preparing
+                | Self::Copying
+                | Self::CatchingUp
+                | Self::Verifying
+                | Self::Fenced
+                | Self::Done
+                | Self::Paused
+                | Self::Aborting
+                | Self::Aborted
+                | Self::Failed => None,
             },
         }
     }

@@ -45,7 +45,11 @@ pub(crate) async fn dry_run(
         progress: Arc::new(Progress::default()),
         stop: CancellationToken::new(),
     };
-    let checked = tokio::time::timeout(WITHIN, Box::pin(preflight::check(&job, preflight::Documents::Ask))).await;
+    let checked = tokio::time::timeout(
+        WITHIN,
+        Box::pin(preflight::check(&job, preflight::Documents::Ask)),
+    )
+    .await;
     let estimate = checked.map_err(|_| MoveError::Timeout {
         pod: job.source.pod,
         doing: "asking whether the shop can move",

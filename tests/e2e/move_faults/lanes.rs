@@ -222,7 +222,7 @@ impl<'f> Lanes<'f> {
             }
         }
         self.are_there(|held| !held.inside()).await?;
-        self.into_fences().await?;
+        self.go_inside().await?;
         self.are_there(Held::inside).await
     }
 
@@ -240,7 +240,7 @@ impl<'f> Lanes<'f> {
     }
 
     /// The rest of the way, at once for all that may stay there for a moment only.
-    async fn into_fences(&self) -> Result<()> {
+    async fn go_inside(&self) -> Result<()> {
         let inside = self.lanes.iter().filter(|lane| lane.held.inside());
         try_join_all(inside.map(|lane| async {
             let place = lane.held.place().context("a place")?;

@@ -116,7 +116,10 @@ async fn inv2_an_aborted_moves_epoch_is_never_used_again() {
         .begin_move("ops", &to(&shop, "two"))
         .await
         .unwrap_err();
-    assert!(text(&refused).contains("as soon as the pod can be"), "{refused}");
+    assert!(
+        text(&refused).contains("as soon as the pod can be"),
+        "{refused}"
+    );
     // A late one of a former owner changes nothing.
     let mine = catalog
         .take_leftover(row.id, "a", 1000, false)
