@@ -182,15 +182,19 @@ async fn inv3_a_primary_killed_under_load_loses_nothing_acknowledged(fleet: &Fle
     for _ in 0..2 {
         load.sells(30, RECOVER_MAX).await?;
         // The supervisor restarts it, the control server opens it.
-        fleet.unit("mysql-1-1")?.kill().await?;
+        let killed = fleet.unit("mysql-1-1")?;
+        killed.kill().await?;
+        wait_until("another primary runs", RECOVER_MAX, async || {
+            let now = fleet.unit("mysql-1-1")?;
+            ensure!(now != killed && now.alive(), "it is {}", now.pid());
+            Ok(())
+        })
+        .await?;
         load.sells(10, RECOVER_MAX)
             .await
             .context("sells again after the kill")?;
     }
+    // Whether a buyer notices is left to the machine: a quick one has the primary back within the edge's park window.
     let seen = load.stop().await?;
-    ensure!(
-        seen.failures() > 0,
-        "the kills were noticed by nobody: did they hit the primary?"
-    );
     reconcile(&shop, &mug, &seen).await
 }

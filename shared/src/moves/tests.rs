@@ -1,4 +1,4 @@
-//! The two tables of states: no dead end, nothing backward, orders that are events.
+//! The two tables of states: no dead end, nothing backward, orders that are events, each order's literal outcome.
 
 use super::*;
 
@@ -82,6 +82,62 @@ fn a_state_that_can_be_paused_says_where_it_goes_on() {
     for state in MoveState::ALL {
         let pausable = state.after(MoveEvent::Pause).is_some();
         assert_eq!(state.resume_point().is_some(), pausable, "{state}");
+    }
+}
+
+/// What each order makes of each state, as operators are told; `-` is a refusal, `...` depends on where it was paused. Written
+/// out by hand: the tests of the catalog and of whole fleets go by [`MoveState::ordered`] itself.
+#[rustfmt::skip] // a table: one state a line
+const fn orders_of(state: MoveState) -> [&'static str; 5] {
+    match state {
+        //                        pause     resume       abort        finish      source gone
+        MoveState::Preparing  => ["paused", "-",         "aborting",  "-",        "-"],
+        MoveState::Copying    => ["paused", "-",         "aborting",  "-",        "-"],
+        MoveState::CatchingUp => ["paused", "-",         "aborting",  "-",        "-"],
+        MoveState::Verifying  => ["paused", "-",         "aborting",  "-",        "-"],
+        MoveState::Fenced     => ["-",      "-",         "aborting",  "-",        "-"],
+        MoveState::Cutover    => ["-",      "-",         "aborting",  "-",        "cutover"],
+        MoveState::Observing  => ["-",      "-",         "-",         "retiring", "retiring"],
+        MoveState::Retiring   => ["paused", "-",         "-",         "retiring", "retiring"],
+        MoveState::Done       => ["-",      "-",         "-",         "-",        "-"],
+        MoveState::Paused     => ["paused", "...",       "...",       "-",        "-"],
+        MoveState::Aborting   => ["-",      "-",         "aborting",  "-",        "-"],
+        MoveState::Aborted    => ["-",      "-",         "-",         "-",        "-"],
+        MoveState::Failed     => ["-",      "preparing", "aborting",  "-",        "-"],
+    }
+}
+
+/// `resume` and `abort` of a paused move, by where it was paused.
+const OF_PAUSED: [(Option<ResumePoint>, &str, &str); 5] = [
+    (None, "preparing", "aborting"),
+    (Some(ResumePoint::Preparing), "preparing", "aborting"),
+    (Some(ResumePoint::Copying), "copying", "aborting"),
+    (Some(ResumePoint::CatchingUp), "catching_up", "aborting"),
+    (Some(ResumePoint::Retiring), "retiring", "-"),
+];
+
+#[test]
+fn every_order_in_every_state_leads_where_the_table_says() {
+    let orders = [
+        Order::Pause,
+        Order::Resume,
+        Order::Abort,
+        Order::Finish,
+        Order::SourceGone,
+    ];
+    assert_eq!(orders, Order::ALL);
+    for state in MoveState::ALL {
+        for (point, resumed, aborted) in OF_PAUSED {
+            for (order, word) in orders.into_iter().zip(orders_of(state)) {
+                let wanted = match (word, order) {
+                    ("...", Order::Resume) => resumed,
+                    ("...", Order::Abort) => aborted,
+                    _ => word,
+                };
+                let next = state.ordered(order, point).map_or("-", MoveState::as_str);
+                assert_eq!(next, wanted, "{state} {order:?} {point:?}");
+            }
+        }
     }
 }
 

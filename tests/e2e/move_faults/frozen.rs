@@ -212,9 +212,16 @@ impl Writer {
     }
 
     /// How many answers there were.
-    async fn stop(self) -> Result<usize> {
+    async fn stop(mut self) -> Result<usize> {
         self.stop.send_replace(true);
-        self.task.await.context("a merchant")?;
+        (&mut self.task).await.context("a merchant")?;
         Ok(self.seen.borrow().len())
+    }
+}
+
+/// A test that fails leaves no merchant behind who writes on into the next one.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

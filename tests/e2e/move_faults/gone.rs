@@ -111,9 +111,10 @@ async fn stands(lanes: &Lanes<'_>, lane: &Lane, source: &Server) -> Result<()> {
     ensure!(undo.status == 409, "abort: {} {}", undo.status, undo.text());
     let answer = lane.shop.get("/api/v1/products").await?;
     ensure!(
-        answer.status >= 500,
-        "a dead pod's shop answers {}",
-        answer.status
+        answer.status == 503 && answer.header("retry-after").is_some(),
+        "a dead pod's shop answers {} {}",
+        answer.status,
+        answer.text()
     );
     if lane.held == Held::Observing {
         let back = lanes.control.order(lane.shop.id, 1).await?;

@@ -25,6 +25,14 @@ const LIVE_MAX: Duration = Duration::from_secs(100);
 /// How long the client that ends in time holds the fence up: less than a write may take.
 const ENDS_AFTER: Duration = Duration::from_millis(700);
 
+/// How long a transaction of the test's own processes may take, and how long the server keeps it without a word: longer
+/// than the fence leaves it (2.2 s), so that it is the fence's guard that ends it.
+const OWN_TRANSACTION: &str = "4s";
+
+/// A fence that is held up for longer has had its guard end something. One that came late to a transaction may see it end
+/// by the server's own timeout before that.
+const GUARDED_MS: u64 = 2_700;
+
 /// Who holds the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
@@ -109,7 +117,15 @@ impl Own {
         let port = OwnPod::primary_port(&OwnPod::config_of(fleet, one)?)?;
         let tap = Tap::to(SocketAddr::from(([127, 0, 0, 1], port))).await?;
         let through = tap.address().port();
-        let pod = OwnPod::start(fleet, one, |config| OwnPod::primary_at(config, through)).await?;
+        let pod = OwnPod::start(fleet, one, |config| {
+            OwnPod::primary_at(config, through);
+            let limits = config.entry("limits");
+            let limits = limits.or_insert_with(|| toml::Table::new().into());
+            if let Some(limits) = limits.as_table_mut() {
+                limits.insert("transaction".into(), OWN_TRANSACTION.into());
+            }
+        })
+        .await?;
         Ok(Self { pod, tap })
     }
 
@@ -142,14 +158,17 @@ async fn across(
             fence_comes(lanes, lane, source).await?;
             tokio::time::sleep(ENDS_AFTER).await;
             session.execute("commit").await.context("the commit")?;
-            closed(lanes, lane, false).await?;
+            let waited = closed(lanes, lane).await?;
+            ensure!(waited.killed == 0, "{waited:?}");
             made(source, target, shop, 1).await
         }
         Client::Live => {
             let session = open(lanes.fleet, source, shop).await?;
             let works = tokio::spawn(works_on(session, shop.clone()));
             fence_comes(lanes, lane, source).await?;
-            closed(lanes, lane, true).await?;
+            // Nothing else would end it.
+            let waited = closed(lanes, lane).await?;
+            ensure!(waited.killed > 0, "{waited:?}");
             let told = works.await.context("a client")?;
             ensure!(told.is_err(), "the client was never told");
             made(source, target, shop, 0).await
@@ -159,7 +178,7 @@ async fn across(
             let write = own.write(shop, Moment::Held).await?;
             let frozen = own.pod.process()?.freeze()?;
             fence_comes(lanes, lane, source).await?;
-            closed(lanes, lane, true).await?;
+            closed(lanes, lane).await?.is_by_the_guard()?;
             made(source, target, shop, 0).await?;
             frozen.thaw();
             let answer = write.await.context("the write")??;
@@ -171,7 +190,7 @@ async fn across(
             let write = own.write(shop, Moment::Vanished).await?;
             own.pod.process()?.kill().await?;
             fence_comes(lanes, lane, source).await?;
-            closed(lanes, lane, true).await?;
+            closed(lanes, lane).await?.is_by_the_guard()?;
             let answer = write.await.context("the write")?;
             ensure!(answer.is_err(), "a killed process answered");
             made(source, target, shop, 0).await
@@ -240,8 +259,22 @@ async fn fence_comes(lanes: &Lanes<'_>, lane: &Lane, source: &Server) -> Result<
     .await
 }
 
-/// The fence closed at its first try; whether it had to end a session for that.
-async fn closed(lanes: &Lanes<'_>, lane: &Lane, ended: bool) -> Result<()> {
+/// How long a fence waited, in ms, and how many sessions it ended for that.
+#[derive(Debug)]
+struct Waited {
+    drain: u64,
+    killed: u64,
+}
+
+impl Waited {
+    fn is_by_the_guard(&self) -> Result<()> {
+        ensure!(self.killed > 0 || self.drain < GUARDED_MS, "{self:?}");
+        Ok(())
+    }
+}
+
+/// The fence closed at its first try.
+async fn closed(lanes: &Lanes<'_>, lane: &Lane) -> Result<Waited> {
     let moving = lanes.reaches(lane, MoveState::Observing).await?;
     let took = |what| moving.took(what).unwrap_or_default();
     let (tries, drain, killed) = (took("fence_tries"), took("drain_ms"), took("writes_ended"));
@@ -251,11 +284,10 @@ async fn closed(lanes: &Lanes<'_>, lane: &Lane, ended: bool) -> Result<()> {
         drain >= least / 2 && drain <= 5_000,
         "the fence waited for {drain} ms"
     );
-    ensure!(ended || killed == 0, "{killed} sessions were ended");
     tests::fleet::say(&format!(
         "  the fence waited for {drain} ms, {killed} sessions ended"
     ));
-    Ok(())
+    Ok(Waited { drain, killed })
 }
 
 /// So many rows of the transaction are at the target, and at the source, whose copy is as it was at the fence.

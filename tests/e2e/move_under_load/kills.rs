@@ -41,7 +41,7 @@ const KILLED_IN: [(MoveState, &str); 7] = [
     (MoveState::Observing, "handed-over.after"),
 ];
 
-/// How long the control server stays away: longer than its supervisor needs, shorter than requests are parked.
+/// How long the control server stays away: longer than its supervisor needs. Not where requests are parked.
 const AWAY: Duration = Duration::from_millis(1_500);
 
 /// The control server, which is the mover and the catalog, is killed while a move is in each state, and stays away for some
@@ -67,16 +67,23 @@ pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_
         let held = control.show(id).await?;
         ensure!(held.state == state, "held at {place}: {}", held.words());
         fleet.kill_and_hold_down("control").await?;
-        // A shop that was caught inside of its fence waits at the edge until somebody takes up its move.
+        // A shop that was caught inside of its fence waits at the edge until somebody takes up its move; the window for which
+        // it does is not spent here.
         let waits = matches!(state, MoveState::Fenced | MoveState::Cutover);
-        for trade in &trades[usize::from(waits)..] {
-            trade
-                .goes_on(10, RECOVER_MAX)
-                .await
-                .context("without the catalog")?;
+        if !waits {
+            for trade in &trades {
+                trade
+                    .goes_on(10, RECOVER_MAX)
+                    .await
+                    .context("without the catalog")?;
+            }
+            tokio::time::sleep(AWAY).await;
         }
-        tokio::time::sleep(AWAY).await;
         fleet.let_up("control").await?;
+        if waits {
+            let neighbour = trades[1].goes_on(10, RECOVER_MAX).await;
+            neighbour.context("beside a shop that waits")?;
+        }
         let moved = control.reaches(id, &[MoveState::Observing], MOVED_MAX);
         has_no_strays(
             &moved

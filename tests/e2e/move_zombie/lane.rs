@@ -273,6 +273,12 @@ impl<'f> Lane<'f> {
                 moving.remove("progress");
                 moving.remove("changed_at");
             }
+            // An edge tells what it parked some time after it did, on behalf of no mover.
+            if let Some(record) = moving.get_mut("record").and_then(Value::as_object_mut) {
+                for told in ["late_arrivals", "requests_parked", "longest_park_ms"] {
+                    record.remove(told);
+                }
+            }
             facts.push(format!("the record of a move: {moving}"));
         }
         for id in &moves {

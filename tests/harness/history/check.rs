@@ -62,14 +62,12 @@ impl Account {
 
     /// Answers beyond 2xx and deliberate 4xx: `cuts_allowed` where something was killed, and then beside them only 503 with
     /// `Retry-After`, a write that did not end within its deadline since replicas were away (504 with `Retry-After`), broken
-    /// connections, what the edge says of a connection to a pod that broke (502), and that a first attempt is still running
+    /// connections, what the edge says of a connection to a pod that broke (502 with `Retry-After`), and that a first attempt is still running
     /// (409 with `Retry-After`, which a client that lost its connection can meet).
     pub fn wrong_answers(&self, cuts_allowed: bool) -> Vec<Fault> {
         let fine = |told: &Told| match told {
             Told::Status(200..=299, _) | Told::Status(402 | 409, Again::Unsaid) => true,
-            Told::Status(409 | 503 | 504, Again::Later) | Told::Status(502, _) | Told::Cut => {
-                cuts_allowed
-            }
+            Told::Status(409 | 502..=504, Again::Later) | Told::Cut => cuts_allowed,
             Told::Status(..) => false,
         };
         let wrong = self.told.iter().filter(|(told, _)| !fine(told));

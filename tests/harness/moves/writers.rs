@@ -4,10 +4,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use shared::ShopId;
-use sqlx::mysql::MySqlConnection;
+use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::Server;
+
+/// Another writer's rows in another order, and a lock that was not given in time.
+const LOCKED: [u16; 2] = [1_213, 1_205];
+
+/// Deadlocks come in pairs; so many in a row are a fault.
+const TRIES_MAX: u32 = 50;
 
 /// How its session must be to write whatever a table can hold.
 const SESSION: &str = "set sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'";
@@ -35,27 +41,41 @@ pub async fn write_until_fenced(
     }
 }
 
-/// One transaction; whether it was allowed.
+/// One change; whether it was allowed.
 async fn write(session: &mut MySqlConnection, shop: ShopId, change: &str) -> Result<bool> {
-    let home = format!("select state from shop_home where shop_id = {shop} for share");
+    let mut tries = 1;
     loop {
-        session.execute("begin").await?;
-        let row = session.fetch_one(AssertSqlSafe(home.clone())).await?;
-        if row.try_get::<String, _>(0)? != "serving" {
-            session.execute("rollback").await?;
-            return Ok(false);
-        }
-        let changed = session.execute(AssertSqlSafe(change.to_owned())).await;
-        match changed {
-            Ok(_) => {
-                session.execute("commit").await?;
-                return Ok(true);
-            }
-            // Another writer's rows in another order.
-            Err(e) if e.to_string().contains("Deadlock") => {
+        match transaction(session, shop, change).await {
+            Err(e) if tries < TRIES_MAX && number(&e).is_some_and(|n| LOCKED.contains(&n)) => {
                 session.execute("rollback").await?;
+                tries += 1;
             }
-            Err(e) => return Err(e).context(change.to_owned()),
+            Err(e) => return Err(e).with_context(|| format!("try {tries}: {change}")),
+            Ok(allowed) => return Ok(allowed),
         }
     }
+}
+
+async fn transaction(
+    session: &mut MySqlConnection,
+    shop: ShopId,
+    change: &str,
+) -> sqlx::Result<bool> {
+    let home = format!("select state from shop_home where shop_id = {shop} for share");
+    session.execute("begin").await?;
+    let row = session.fetch_one(AssertSqlSafe(home)).await?;
+    if row.try_get::<String, _>(0)? != "serving" {
+        session.execute("rollback").await?;
+        return Ok(false);
+    }
+    session.execute(AssertSqlSafe(change.to_owned())).await?;
+    session.execute("commit").await?;
+    Ok(true)
+}
+
+/// MySQL's number of an error.
+fn number(error: &sqlx::Error) -> Option<u16> {
+    let fault = error.as_database_error()?;
+    let fault = fault.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(fault.number())
 }

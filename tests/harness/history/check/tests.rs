@@ -237,7 +237,7 @@ fn answers_beyond_the_allowed_are_found() {
         Told::Cut,
         Told::Status(503, Again::Later),
         Told::Status(409, Again::Later),
-        Told::Status(502, Again::Unsaid),
+        Told::Status(502, Again::Later),
         Told::Status(504, Again::Later),
     ] {
         account.told = BTreeMap::from([(told, 1)]);
@@ -247,6 +247,7 @@ fn answers_beyond_the_allowed_are_found() {
     for told in [
         Told::Status(503, Again::Unsaid),
         Told::Status(500, Again::Unsaid),
+        Told::Status(502, Again::Unsaid),
         Told::Status(504, Again::Unsaid),
         Told::Status(404, Again::Unsaid),
         Told::Status(421, Again::Unsaid),
