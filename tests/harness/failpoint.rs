@@ -20,6 +20,8 @@ use crate::{Fleet, wait_until};
 
 const BINARY: &str = "podctl-failpoints";
 const UNIT: &str = "control";
+/// The folder in a fleet's home for the fail points of single shops.
+pub(crate) const OWN_FAILPOINTS: &str = "failpoints";
 
 /// A fail point that a fleet's control server runs with.
 #[derive(Debug)]
@@ -98,12 +100,16 @@ pub async fn steps() -> Result<Vec<String>> {
     Ok(words.collect())
 }
 
+/// A revision for a unit that no unit had before: with the one it runs with, nothing would be started anew.
+pub(crate) fn new_revision(what: &str) -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
 impl Fleet {
     /// Starts the control server anew with a fail point.
     pub async fn with_failpoint(&self, name: &str) -> Result<FailPoint> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let revision = format!("failpoint-{number}");
+        let revision = new_revision("failpoint");
         let file = self.home().join(&revision);
         let variables = [
             format!("PODHOST_FAILPOINT={name}"),
@@ -127,7 +133,7 @@ impl Fleet {
         &self,
         moves: &[(&str, V)],
     ) -> Result<OwnFailPoints> {
-        let folder = self.home().join("failpoints");
+        let folder = self.home().join(OWN_FAILPOINTS);
         fs::create_dir_all(&folder).context("make a folder for fail points")?;
         let variables = [format!("PODHOST_FAILPOINT_DIR={}", folder.display())];
         let config = if moves.is_empty() {
@@ -136,7 +142,7 @@ impl Fleet {
             Some(self.control_config_with(moves)?)
         };
         let unit = self
-            .failpoints_run("failpoints", &variables, config.as_deref())
+            .failpoints_run(&new_revision("failpoints"), &variables, config.as_deref())
             .await?;
         Ok(OwnFailPoints { folder, unit })
     }
@@ -162,11 +168,10 @@ impl Fleet {
         variables: &[String],
         config: Option<&Path>,
     ) -> Result<String> {
-        let path = self.home().join("units").join(format!("{UNIT}.toml"));
-        let unit = fs::read_to_string(&path).context("read the unit of the control server")?;
+        let unit = self.control_unit_now()?;
         let mut changed: Table = unit.parse().context("the control server's unit")?;
         let command = changed.get("command").and_then(Value::as_array);
-        // A test that failed may have left its own.
+        // It may run with fail points already: `env` and its words stand before this.
         let arguments = command
             .context("a unit without a command")?
             .iter()
@@ -200,6 +205,12 @@ impl Fleet {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).context("tidy up"),
             Ok(()) | Err(_) => Ok(()),
         }
+    }
+
+    /// The control server's unit.
+    pub(crate) fn control_unit_now(&self) -> Result<String> {
+        let path = self.home().join("units").join(format!("{UNIT}.toml"));
+        fs::read_to_string(path).context("read the unit of the control server")
     }
 
     /// Writes the control server's unit, and waits until it runs like that and answers.

@@ -9,17 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use shared::ShopId;
 use tokio::process::{Child, Command};
 use toml::{Table, Value};
 
+use crate::failpoint::new_revision;
 use crate::moves::ControlDoor;
 use crate::process::{Frozen, Process, binary, free_port};
 use crate::{Call, Fleet, wait_until};
 
 /// The catalog is there; it opens it and listens.
 const READY_MAX: Duration = Duration::from_secs(20);
+/// A free port may be taken between the look and the use.
+const PORT_TRIES: u32 = 3;
 /// A change of the catalog takes milliseconds, its flush to the disk more on a busy machine.
 const UNLOCKED_MAX: Duration = Duration::from_secs(20);
 /// Until a signal has stopped every thread, and between two tries to stop a process at a good moment.
@@ -49,7 +52,7 @@ impl Fleet {
         // `serve --config <file>`.
         *last.context("a unit without a command")? =
             shared_config(self).display().to_string().into();
-        unit.insert("revision".into(), "shares".into());
+        unit.insert("revision".into(), new_revision("shares").into());
         self.control_runs_as(&unit.to_string()).await?;
         Ok(Unshared(was))
     }
@@ -83,6 +86,18 @@ pub struct OwnControl {
 impl OwnControl {
     /// Starts one beside the fleet's, which shares its catalog, and waits until it answers.
     pub async fn start(fleet: &Fleet) -> Result<Self> {
+        let mut last = None;
+        for _ in 0..PORT_TRIES {
+            match Self::try_start(fleet).await {
+                Ok(own) => return Ok(own),
+                Err(e) if format!("{e:#}").contains("in use") => last = Some(e),
+                Err(e) => return Err(e),
+            }
+        }
+        Err(last.context("no free port")?)
+    }
+
+    async fn try_start(fleet: &Fleet) -> Result<Self> {
         let rendered = shared_config(fleet);
         let text = fs::read_to_string(&rendered).context("the catalog is not shared")?;
         let mut config: Table = text.parse().context("read a config")?;
@@ -90,7 +105,7 @@ impl OwnControl {
         config.insert("listen".into(), format!("127.0.0.1:{port}").into());
         let file = |kind: &str| rendered.with_file_name(format!("own-{port}.{kind}"));
         fs::write(file("toml"), config.to_string()).context("write a config")?;
-        fs::create_dir(file("points")).context("make a folder for fail points")?;
+        fs::create_dir_all(file("points")).context("make a folder for fail points")?;
         let out = File::create(file("log")).context("make a log")?;
         let child = Command::new(binary("podctl-failpoints")?)
             .args(["serve", "--config"])
@@ -104,19 +119,31 @@ impl OwnControl {
             .context("start a control server")?;
         let token_file = fleet.home().join("secrets/operator-token");
         let address = ([127, 0, 0, 1], port).into();
-        let own = Self {
+        let mut own = Self {
             child,
             home: fleet.home().to_owned(),
             log: file("log"),
             points: file("points"),
             door: ControlDoor::at(address, &token_file)?,
         };
-        wait_until("a control server answers", READY_MAX, async || {
-            own.door.send(Call::get("/v1/status")).await?.wants(200)
-        })
-        .await
-        .with_context(|| own.log())?;
+        own.ready().await?;
         Ok(own)
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        let (child, door) = (&mut self.child, &self.door);
+        let ready = wait_until("a control server answers", READY_MAX, async || {
+            if let Some(status) = child.try_wait().context("look at a control server")? {
+                return Ok(Err(status));
+            }
+            door.send(Call::get("/v1/status")).await?.wants(200)?;
+            Ok(Ok(()))
+        })
+        .await;
+        match ready.with_context(|| self.log())? {
+            Ok(()) => Ok(()),
+            Err(status) => bail!("the control server ended with {status}:\n{}", self.log()),
+        }
     }
 
     /// Sets a fail point of a shop: `<step>.<before|after>` with what is to happen, or `statement` with its number.

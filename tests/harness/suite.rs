@@ -2,30 +2,38 @@
 //!
 //! Tests run beside each other, each with a fleet to itself for its time. Most take one of the run's fleets, which are
 //! started when they are first needed, and stay. A test that `shares` one leaves it as it found it, but for shops of its
-//! own. A test that breaks something works `alone`: after it the fleet must recover. Tests with a fleet of their `own`, or
-//! with none, start it themselves. A closing test, which cannot be filtered out, stops the fleets and fails when
-//! something remains.
+//! own. A test that breaks something works `alone`: after it the fleet must recover, and is used no more if it does
+//! not. Tests with a fleet of their `own`, or with none, start it themselves. A closing test, which cannot be filtered
+//! out, stops the fleets and fails when something remains.
 
+use std::num::NonZeroU32;
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Failed, Trial};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::Fleet;
-use crate::fleet::say;
+use crate::fleet::{Left, say};
+
+mod turns;
+use turns::{Turn, Turns};
 
 /// Two cores carry two tests; more would only make deadlines tight.
 const THREADS: usize = 2;
 /// A fleet for each of them: a test that waits for a server to come back holds up no other.
 const FLEETS: usize = THREADS;
-/// No test takes nearly as long; a hang is cut here and its place named.
-const TEST_MAX: Duration = Duration::from_secs(300);
+/// No test that shares a fleet takes nearly as long; a hang is cut here.
+const SHARES_MAX: Duration = Duration::from_secs(300);
+/// One that breaks something waits in several places, each with a bound and a word on what never came: they come first.
+const BREAKS_MAX: Duration = Duration::from_secs(600);
 /// The same for a long test: an hour, and what comes before and after.
 const LONG_MAX: Duration = Duration::from_secs(90 * 60);
 /// How often each test runs, one after the other; once without it. `tests/run --times` sets it.
@@ -133,11 +141,7 @@ macro_rules! one_test {
 /// What the tests of a run have in common.
 struct Suite {
     runtime: Runtime,
-    fleets: [OnceCell<Result<Fleet, String>>; FLEETS],
-    /// The fleets that no test works on; the last one is taken first, so that a short run starts only one.
-    idle: Mutex<Vec<usize>>,
-    /// As many permits as there are idle ones.
-    turns: Semaphore,
+    turns: Turns,
     /// Tests that need one of them and have not ended.
     left: watch::Sender<usize>,
     /// How often each test runs.
@@ -156,9 +160,7 @@ pub fn run(tests: Vec<Test>) -> Result<ExitCode> {
         .context("start a runtime")?;
     let suite = Arc::new(Suite {
         runtime,
-        fleets: [const { OnceCell::const_new() }; FLEETS],
-        idle: Mutex::new((0..FLEETS).rev().collect()),
-        turns: Semaphore::new(FLEETS),
+        turns: Turns::new(FLEETS),
         left: watch::channel(0).0,
         times: times()?,
         took: Mutex::new(Vec::new()),
@@ -211,14 +213,30 @@ fn trial(test: Test, suite: &Arc<Suite>) -> Trial {
     .with_ignored_flag(test.long)
 }
 
-/// Runs a test as often as is asked for, until it fails.
 async fn body(test: Test, suite: &Suite) -> Result<()> {
+    match test.body {
+        Body::Own(run) => repeated(test, suite, async || own(test, suite, run).await).await,
+        Body::Shares(run) | Body::Alone(run) => {
+            // All runs on one fleet: many runs of one test start no second one.
+            let mut turn = suite.turns.next().await?;
+            let once = async || on_fleet(test, suite, &mut turn, run).await;
+            repeated(test, suite, once).await
+        }
+    }
+}
+
+/// Runs a test as often as is asked for, until it fails.
+async fn repeated(
+    test: Test,
+    suite: &Suite,
+    mut once: impl AsyncFnMut() -> Result<()>,
+) -> Result<()> {
     let times = suite.times;
     for number in 1..=times {
         if times > 1 {
             say(&format!("run {number} of {times}: {}", test.name));
         }
-        let ended = once(test, suite).await;
+        let ended = once().await;
         ended.map_err(|e| match times {
             1 => e,
             _ => e.context(format!("run {number} of {times}")),
@@ -227,18 +245,30 @@ async fn body(test: Test, suite: &Suite) -> Result<()> {
     Ok(())
 }
 
-async fn once(test: Test, suite: &Suite) -> Result<()> {
-    let (run, breaks) = match test.body {
-        Body::Own(run) => return timed(test, suite, run()).await,
-        Body::Shares(run) => (run, false),
-        Body::Alone(run) => (run, true),
-    };
-    let turn = suite.turn().await?;
+async fn own(test: Test, suite: &Suite, run: OnNothing) -> Result<()> {
+    let left = Left::default();
+    timed(test, suite, left.of(run())).await?;
+    let faults = left.faults();
+    ensure!(
+        faults.is_empty(),
+        "a fleet that was not stopped:\n{}",
+        faults.join("\n")
+    );
+    Ok(())
+}
+
+async fn on_fleet(test: Test, suite: &Suite, turn: &mut Turn<'_>, run: OnFleet) -> Result<()> {
     let fleet = turn.fleet().await?;
     let mut ended = timed(test, suite, run(fleet)).await;
-    if breaks {
-        let recovered = fleet.restore().await;
-        ended = ended.and(recovered.context("the fleet has recovered after the test"));
+    // One that shares a fleet leaves it as it was only where it comes to its end.
+    if ended.is_err() || matches!(test.body, Body::Alone(_)) {
+        let recovered = fleet.restore_all().await;
+        turn.broken = recovered.is_err();
+        let recovered = recovered.context("the fleet has recovered after the test");
+        if let (Err(_), Err(e)) = (&ended, &recovered) {
+            say(&format!("{}: {e:#}", test.name));
+        }
+        ended = ended.and(recovered);
     }
     if ended.is_err() {
         fleet.keep();
@@ -248,10 +278,22 @@ async fn once(test: Test, suite: &Suite) -> Result<()> {
 
 /// A test from its turn to its end: what it waited for before is not its own time.
 async fn timed(test: Test, suite: &Suite, run: impl Future<Output = Result<()>>) -> Result<()> {
-    let limit = if test.long { LONG_MAX } else { TEST_MAX };
+    let limit = match test.body {
+        _ if test.long => LONG_MAX,
+        Body::Shares(_) => SHARES_MAX,
+        Body::Alone(_) | Body::Own(_) => BREAKS_MAX,
+    };
     let started = Instant::now();
-    let ended = tokio::time::timeout(limit, run).await;
+    // A panic is a failure like others: what is put in order after a test is so after that too.
+    let ended = AssertUnwindSafe(tokio::time::timeout(limit, run))
+        .catch_unwind()
+        .await;
     suite.took.lock().push((started.elapsed(), test.name));
+    let ended = ended.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        anyhow!("panicked: {}", text.unwrap_or("without a message"))
+    })?;
     ended.unwrap_or_else(|_| Err(anyhow!("did not end within {limit:?}")))
 }
 
@@ -269,39 +311,6 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A fleet for the time of a test; given back when it is dropped.
-struct Turn<'a> {
-    suite: &'a Suite,
-    index: usize,
-}
-
-impl Suite {
-    async fn turn(&self) -> Result<Turn<'_>> {
-        self.turns.acquire().await.context("a turn")?.forget();
-        let index = self.idle.lock().pop().context("an idle fleet")?;
-        Ok(Turn { suite: self, index })
-    }
-}
-
-impl<'a> Turn<'a> {
-    async fn fleet(&self) -> Result<&'a Fleet> {
-        let start = || async { Fleet::start().await.map_err(|e| format!("{e:#}")) };
-        let cell = self.suite.fleets.get(self.index).context("a fleet")?;
-        // A fleet that does not start fails every test on it at once instead of being tried by each.
-        let started = cell.get_or_init(start).await;
-        started
-            .as_ref()
-            .map_err(|e| anyhow!("the run's fleet did not start: {e}"))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.suite.idle.lock().push(self.index);
-        self.suite.turns.add_permits(1);
-    }
-}
-
 fn closing(suite: &Arc<Suite>) -> Trial {
     let suite = Arc::clone(suite);
     Trial::test("the_shared_fleets_leave_nothing_behind", move || {
@@ -309,7 +318,7 @@ fn closing(suite: &Arc<Suite>) -> Trial {
         let wait = suite.runtime.block_on(left.wait_for(|left| *left == 0));
         wait.map_err(|e| Failed::from(e.to_string()))?;
         let mut faults = Vec::new();
-        for fleet in suite.fleets.iter().filter_map(OnceCell::get) {
+        for fleet in suite.turns.started() {
             match fleet {
                 Ok(fleet) => faults.extend(fleet.shut_down().err().map(|e| format!("{e:#}"))),
                 Err(e) => faults.push(e.clone()),
@@ -333,7 +342,11 @@ fn print_slowest(suite: &Suite) {
 
 fn times() -> Result<u32> {
     match std::env::var(TIMES) {
-        Ok(text) => text.parse().with_context(|| format!("{TIMES}={text}")),
+        // None would pass without a look.
+        Ok(text) => text
+            .parse()
+            .map(NonZeroU32::get)
+            .with_context(|| format!("{TIMES}={text}")),
         Err(_) => Ok(1),
     }
 }
