@@ -46,29 +46,51 @@ pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
                 ),
             );
         }
-        // A pod that is gone for good is waited for in silence.
-        if it.state == MoveState::Aborted
-            && it
-                .leftover_since
-                .is_some_and(|since| at - since > LEFTOVER_MAX)
+        if it
+            .leftover_since
+            .is_some_and(|since| at - since > LEFTOVER_MAX)
         {
-            let because = it.error.as_ref().map(|e| format!(": {e}"));
-            found.warning(
-                "move",
-                &it.shop.handle,
-                format!(
-                    "the copy that the aborted move {} left at {} cannot be deleted{}",
-                    it.id,
-                    it.target.name,
-                    because.unwrap_or_default()
-                ),
-                format!(
-                    "it is tried again by itself; bring {} back if it is away. Until then the shop cannot move there",
-                    it.target.name
-                ),
-            );
+            left_behind(it, found);
         }
     }
+}
+
+/// A copy that should be gone by now.
+fn left_behind(it: &Move, found: &mut Found) {
+    let left = match it.state {
+        MoveState::Aborted => Some(("aborted move", &it.target.name)),
+        // A source that is gone for good is waited for in silence, for years if need be; one that came back and does not
+        // get on says why.
+        MoveState::Done if it.source_gone && it.error.is_some() => {
+            Some(("move without its source", &it.source.name))
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Failed => None,
+    };
+    let Some((what, pod)) = left else { return };
+    let because = it.error.as_ref().map(|e| format!(": {e}"));
+    found.warning(
+        "move",
+        &it.shop.handle,
+        format!(
+            "the copy that the {what} {} left at {pod} cannot be deleted{}",
+            it.id,
+            because.unwrap_or_default()
+        ),
+        format!(
+            "it is tried again by itself; bring {pod} back if it is away. Until then the shop cannot move there"
+        ),
+    );
 }
 
 /// What is wrong with a move that stands still, and what to do.
@@ -146,6 +168,15 @@ fn between_homes(it: &Move, age: Duration, because: &str) -> Option<Stall> {
 
 fn slow(it: &Move, age: Duration, because: &str) -> Option<Stall> {
     let stuck = age > WAIT_MAX && (it.progress.is_none() || !because.is_empty());
+    // Only then the target owns the shop already.
+    let without = if it.state == MoveState::Retiring {
+        format!(
+            ". If {} is gone for good: `podctl move finish {} --source-gone`",
+            it.source.name, it.id
+        )
+    } else {
+        String::new()
+    };
     stuck.then(|| Stall {
         severity: Severity::Warning,
         wrong: format!(
@@ -155,7 +186,7 @@ fn slow(it: &Move, age: Duration, because: &str) -> Option<Stall> {
             age.whole_minutes()
         ),
         fix: format!(
-            "`podctl move show {0}` says more; pause it with `podctl move pause {0}` while you mend the reason",
+            "`podctl move show {0}` says more; pause it with `podctl move pause {0}` while you mend the reason{without}",
             it.id
         ),
     })

@@ -107,6 +107,28 @@ fn what_a_move_does_is_no_fault() {
 }
 
 #[test]
+fn a_source_that_is_gone_for_good_is_waited_for_in_silence() {
+    let mut facts = sound();
+    let mut it = a_move(MoveState::Done);
+    it.source_gone = true;
+    it.leftover_since = Some(facts.at - time::Duration::days(400));
+    facts.catalog().moves = vec![it];
+    assert_eq!(judge(&facts), []);
+}
+
+#[test]
+fn only_a_move_past_its_hand_over_is_told_to_do_without_its_source() {
+    for (state, wanted) in [(MoveState::Retiring, true), (MoveState::Copying, false)] {
+        let mut facts = sound();
+        let mut it = a_move(state);
+        it.changed_at = facts.at - time::Duration::minutes(11);
+        facts.catalog().moves = vec![it];
+        let fix = &judge(&facts)[0].fix;
+        assert_eq!(fix.contains("--source-gone"), wanted, "{state}: {fix}");
+    }
+}
+
+#[test]
 fn only_what_two_looks_show_is_told() {
     let look = |break_it: fn(&mut Facts)| {
         let mut facts = sound();

@@ -161,6 +161,18 @@ pub(super) const MOVES: &[Case] = &[
             it.error = Some("p2 is away".into());
         },
     ),
+    warning(
+        "move",
+        "milk",
+        "left at p1 cannot be deleted: p1 is read only",
+        |f| {
+            let since = f.at - Duration::minutes(20);
+            let it = moving(f, MoveState::Done, Duration::minutes(20));
+            it.source_gone = true;
+            it.leftover_since = Some(since);
+            it.error = Some("p1 is read only".into());
+        },
+    ),
 ];
 
 /// A move in that state, unchanged for so long.
