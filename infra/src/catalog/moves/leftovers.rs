@@ -27,6 +27,17 @@ pub(crate) struct Leftover {
 
 type Raw = (String, i64, i64, i64, i64, i64);
 
+/// `select` of [`Raw`].
+macro_rules! select_leftover {
+    ($tail:literal) => {
+        concat!(
+            "select l.move, l.shop, l.pod, case when l.pod = m.source_pod then m.source_epoch else m.epoch end, \
+             l.owner, l.created_ms from move_leftover l join move m on m.id = l.move ",
+            $tail
+        )
+    };
+}
+
 fn of_raw((id, shop, pod, number, owner, created_ms): Raw) -> Result<Leftover, CatalogError> {
     Ok(Leftover {
         id: id
@@ -44,12 +55,9 @@ impl Catalog {
     /// All of them, oldest first.
     pub(crate) async fn leftovers(&self) -> Result<Vec<Leftover>, CatalogError> {
         let mut conn = self.read.acquire().await?;
-        let rows: Vec<Raw> = sqlx::query_as(
-            "select l.move, l.shop, l.pod, case when l.pod = m.source_pod then m.source_epoch else m.epoch end, l.owner, l.created_ms from move_leftover l \
-             join move m on m.id = l.move order by l.created_ms, l.move",
-        )
-        .fetch_all(&mut *conn)
-        .await?;
+        let rows: Vec<Raw> = sqlx::query_as(select_leftover!("order by l.created_ms, l.move"))
+            .fetch_all(&mut *conn)
+            .await?;
         rows.into_iter().map(of_raw).collect()
     }
 
@@ -78,13 +86,10 @@ impl Catalog {
             .bind(id.to_string())
             .execute(change.conn())
             .await?;
-        let row: Raw = sqlx::query_as(
-            "select l.move, l.shop, l.pod, case when l.pod = m.source_pod then m.source_epoch else m.epoch end, l.owner, l.created_ms from move_leftover l \
-             join move m on m.id = l.move where l.move = $1",
-        )
-        .bind(id.to_string())
-        .fetch_one(change.conn())
-        .await?;
+        let row: Raw = sqlx::query_as(select_leftover!("where l.move = $1"))
+            .bind(id.to_string())
+            .fetch_one(change.conn())
+            .await?;
         let of_move = by_id(change.conn(), id).await?;
         let note = format!("the copy it left is taken up by {holder}");
         append(

@@ -87,8 +87,11 @@ async fn carry_out(
     match order {
         MoveOrder::Finish { despite_strays } => detail.despite_strays |= despite_strays,
         MoveOrder::SourceGone => detail.source_gone = true,
-        // Whatever did not work about the rows that it found is not tried again.
-        MoveOrder::Resume => detail.recopy |= row.state == MoveState::Failed,
+        // Whatever did not work about the rows that it found is not tried again. One that was refused in `preparing` did
+        // not use them: what refused it is nothing that other rows would cure.
+        MoveOrder::Resume => {
+            detail.recopy |= row.state == MoveState::Failed && detail.source_from.is_some();
+        }
         MoveOrder::Pause | MoveOrder::Abort => {}
     }
     let by = &change.actor;

@@ -206,23 +206,30 @@ async fn a_move_ends_without_its_source_and_keeps_what_that_has_as_an_obligation
     }
 }
 
-/// A move back that failed does not go on from rows that may be the reason; a move that was only stopped does.
+/// A move back that failed does not go on from rows that may be the reason; one that was only stopped, or refused before it
+/// used them, does.
 #[tokio::test]
-async fn a_failed_move_copies_anew_when_it_is_begun_anew() {
+async fn a_move_that_failed_past_preparing_copies_anew_when_it_is_begun_anew() {
     let (_dir, catalog) = catalog().await;
     let (_, row) = begun(&catalog, "snow").await;
     let reference = MoveRef::Id(row.id);
-    let row = step(&catalog, &row, MoveEvent::Pause).await;
-    let row = {
-        let resumed = catalog
-            .order_move("ops", &reference, MoveOrder::Resume)
-            .await;
-        assert!(!resumed.as_ref().unwrap().detail.recopy);
-        step(&catalog, &resumed.unwrap(), MoveEvent::Fail).await.id == row.id
+    let resume = async || {
+        let resumed = catalog.order_move("ops", &reference, MoveOrder::Resume);
+        resumed.await.unwrap()
     };
-    assert!(row);
-    let resumed = catalog
-        .order_move("ops", &reference, MoveOrder::Resume)
-        .await;
-    assert!(resumed.unwrap().detail.recopy);
+    step(&catalog, &row, MoveEvent::Pause).await;
+    let row = resume().await;
+    assert!(!row.detail.recopy, "only stopped");
+    step(&catalog, &row, MoveEvent::Fail).await;
+    let mut row = resume().await;
+    assert!(!row.detail.recopy, "refused in preparing");
+    row.detail.source_from = Some("a:1-5".into());
+    let row = step(&catalog, &row, MoveEvent::PreparedBack).await;
+    step(&catalog, &row, MoveEvent::Fail).await;
+    let mut row = resume().await;
+    assert!(row.detail.recopy);
+    // It stays so, whatever comes of the next try.
+    row.detail.source_from = None;
+    step(&catalog, &row, MoveEvent::Fail).await;
+    assert!(resume().await.detail.recopy);
 }
