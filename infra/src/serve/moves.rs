@@ -220,7 +220,8 @@ pub(super) async fn abort(
 
 /// Ends the time of observation: the source's copy is dumped and deleted. Or ends a move whose source is gone for good.
 #[utoipa::path(post, path = "/v1/moves/{ref}/finish", tag = "moves", params(("ref" = String, Path)),
-    request_body = MoveFinish, responses((status = 200, body = Move), (status = 404, description = "No such move."),
+    request_body = MoveFinish, responses((status = 200, body = Move),
+        (status = 400, description = "Both wishes at once."), (status = 404, description = "No such move."),
         (status = 409, description = "It is not observing, the source's copy was changed after the fence, or a source that \
             is said to be gone owns the shop or answers.")))]
 pub(super) async fn finish(
@@ -233,6 +234,13 @@ pub(super) async fn finish(
         despite_strays,
         source_gone,
     } = wish;
+    if despite_strays && source_gone {
+        return Err(Failure::field(
+            "despite_strays",
+            "cannot be ordered together with `source_gone`: what a source that is gone has is dumped and deleted when it comes \
+             back; order one of the two",
+        ));
+    }
     let wish = if source_gone {
         is_gone(&app, &MoveRef::parse(&reference)).await?;
         MoveOrder::SourceGone
