@@ -265,11 +265,7 @@ impl MoveState {
                 | Self::Aborted
                 | Self::Failed => None,
             },
-            Order::Resume => match (self, resume) {
-                (Self::Paused, Some(point)) => Some(point.state()),
-                (Self::Paused, None) | (Self::Failed, _) => Some(Self::Preparing),
-                _ => None,
-            },
+            Order::Resume => self.resumed(resume),
             Order::Abort => match self {
                 Self::Paused if deletes => None,
                 Self::Preparing
@@ -311,6 +307,27 @@ impl MoveState {
                 | Self::Aborted
                 | Self::Failed => None,
             },
+        }
+    }
+
+    const fn resumed(self, point: Option<ResumePoint>) -> Option<Self> {
+        match self {
+            Self::Paused => match point {
+                Some(point) => Some(point.state()),
+                None => Some(Self::Preparing),
+            },
+            Self::Failed => Some(Self::Preparing),
+            Self::Preparing
+            | Self::Copying
+            | Self::CatchingUp
+            | Self::Verifying
+            | Self::Fenced
+            | Self::Cutover
+            | Self::Observing
+            | Self::Retiring
+            | Self::Done
+            | Self::Aborting
+            | Self::Aborted => None,
         }
     }
 
