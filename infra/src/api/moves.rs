@@ -104,8 +104,9 @@ pub struct MoveRecord {
     pub requests_parked: Option<u64>,
     /// The longest of them.
     pub longest_park_ms: Option<u64>,
-    /// Requests that came to the source after the hand-over, by edges that had not heard of it, and went on from there. At
-    /// least: what an edge had not told when it was killed is in no record.
+    /// Requests that came to the source after the hand-over, by edges that had not heard of it, and went on from there.
+    /// About: what an edge had not told when it was killed is in no record, and what it told without hearing the answer may
+    /// be counted twice.
     pub late_arrivals: u64,
     /// Rows copied in chunks.
     pub copied_rows: u64,

@@ -139,6 +139,7 @@ impl MoveLimits {
             converge_bound: s.within("converge_bound", CONVERGE_BOUND, second..=day),
             replica_lag_max: s.within("replica_lag_max", REPLICA_LAG_MAX, 100 * ms..=hour),
             threads_running_max: s.within("threads_running_max", THREADS_RUNNING_MAX, 1..=100_000),
+            // At a hundred no disk would ever do.
             disk_free_min_percent: s.within("disk_free_min_percent", DISK_FREE_MIN_PERCENT, 0..=99),
             throttle_bound: s.within("throttle_bound", THROTTLE_BOUND, second..=day),
             moves_per_pod: s.within("moves_per_pod", MOVES_PER_POD, 1..=1_000),

@@ -56,7 +56,7 @@ pub(crate) struct TableEstimate {
 pub(crate) enum Documents {
     /// Before a move is taken on.
     Ask,
-    /// They were a moment ago, and the copy asks the same of each row.
+    /// They were when the move was ordered, which a resume may come long after. The copy asks the same of each row.
     Asked,
 }
 

@@ -25,7 +25,7 @@ use crate::pod_store::PodStore;
 mod caps;
 // What keeps a lease and hears of orders.
 mod keeper;
-// The copy that an aborted move left.
+// The copy that an aborted move left at its target, or one that ended without its source at that.
 mod leftover;
 // One move, from takeover to takeover.
 mod task;

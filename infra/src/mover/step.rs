@@ -129,7 +129,8 @@ steps! {
     GoneRelease => "gone-release",
     /// The catalog: nothing is left there.
     GoneDone => "gone-done",
-    /// What an aborted move left at its target: the catalog's row of it gets a new owner number.
+    /// What an aborted move left at its target, or one that ended without its source at that: the catalog's row of it gets
+    /// a new owner number.
     LeftoverTake => "leftover-take",
     /// The home there gets it.
     LeftoverTakeOver => "leftover-take-over",

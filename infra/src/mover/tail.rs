@@ -19,7 +19,7 @@ use super::table::{Key, Table};
 use crate::api::Stray;
 
 /// Strays that are kept: an operator looks at some of them, and they are in the move's record.
-const STRAYS_KEPT: usize = 100;
+pub(crate) const STRAYS_KEPT: usize = 100;
 /// How often it is noted how far a watcher came: one that takes the move up reads no more again than that. A note is a
 /// write of the catalog.
 const NOTE_EVERY: Duration = Duration::from_secs(10);

@@ -1,4 +1,5 @@
-//! Where the pods' primaries are, and the job of a run. Passwords are read for each run, and forgotten with it.
+//! Where the pods' primaries are, and the job of a run. Passwords are read for each run, and forgotten with it; hands that
+//! are kept for the next run (`kept`) keep those of the run that made them.
 
 use std::sync::Arc;
 use std::time::Duration;

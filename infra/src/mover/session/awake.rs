@@ -46,7 +46,9 @@ impl Session {
         let sql = "set binlog_transaction_compression = 1";
         match self.exec("compress its transactions", sql).await {
             Ok(_) => self.squeezed = true,
-            Err(MoveError::Sql { .. }) => {}
+            Err(MoveError::Sql { source, .. }) => {
+                tracing::info!(pod = %self.end.pod, "a mover's transactions are not compressed: {source}");
+            }
             Err(error) => return Err(error),
         }
         Ok(())
