@@ -158,7 +158,8 @@ impl Classify for Error {
         match self {
             Self::Problem { kind, .. } => *kind,
             Self::Fence(_) | Self::NoPrimary { .. } => Kind::Misdirected,
-            Self::Slow(_) => Kind::Timeout,
+            // 504 is for those who asked somebody and got no answer: an edge, or a payment provider's shop.
+            Self::Slow(_) => Kind::Unavailable,
             Self::Conflict { .. } => Kind::Overloaded,
             Self::Statement { source, .. }
                 if number(source).is_some_and(|n| NO_ROOM.contains(&n)) =>
@@ -261,5 +262,8 @@ mod tests {
         let bug = Error::bug("table x");
         assert_eq!(bug.problem().detail, None);
         assert_eq!(bug.into_response().status(), 500);
+        let slow = Error::Slow("the write").into_response();
+        assert_eq!(slow.status(), 503);
+        assert!(slow.headers().contains_key(header::RETRY_AFTER));
     }
 }

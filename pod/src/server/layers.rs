@@ -120,7 +120,7 @@ impl Layers {
             Ok(Err(_)) => Error::bug("a handler panicked").into_response(),
             // What it has begun at the database goes on and is found under its key.
             Err(_) => Error::because(
-                Kind::Timeout,
+                Kind::Unavailable,
                 "The request took too long. Send it with the same Idempotency-Key again.",
             )
             .into_response(),
