@@ -96,7 +96,7 @@ pub(crate) struct MoveDetail {
     pub(crate) despite_strays: bool,
     /// An operator's word: the source is gone for good, and the move ends without it.
     pub(crate) source_gone: bool,
-    /// A move back that failed: it copies everything anew.
+    /// A move back that failed past `preparing`: it copies everything anew.
     pub(crate) recopy: bool,
     /// What it took.
     pub(crate) record: MoveRecord,
@@ -261,6 +261,12 @@ async fn expect(change: &mut Change<'_>, seen: &MoveRow) -> Result<MoveRow, Cata
     }
 }
 
+/// A detail as the catalog keeps it.
+fn text_of(detail: &MoveDetail) -> Result<String, CatalogError> {
+    serde_json::to_string(detail)
+        .map_err(|e| CatalogError::Corrupt(format!("a move's detail: {e}")))
+}
+
 /// Writes state, detail and error of a move whose row was checked in this transaction.
 async fn write(
     change: &mut Change<'_>,
@@ -269,8 +275,7 @@ async fn write(
     detail: &MoveDetail,
     error: Option<&str>,
 ) -> Result<(), CatalogError> {
-    let detail = serde_json::to_string(detail)
-        .map_err(|e| CatalogError::Corrupt(format!("a move's detail: {e}")))?;
+    let detail = text_of(detail)?;
     let at_ms = change.at_ms;
     sqlx::query(
         "update move set state = $1, detail = $2, error = $3, changed_ms = $4 where id = $5",

@@ -14,7 +14,7 @@ pub(crate) mod delete;
 // Writes a shop's rows to files.
 mod dump;
 
-pub(crate) use dump::{dump_rows, prune_dumps};
+pub(crate) use dump::{Of, dump_rows, prune_dumps};
 
 /// Deletes the shop's rows at the source. Run again it goes on with what is left.
 pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveError> {

@@ -4,7 +4,9 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 
 use super::begin::worked_on;
 use super::switch::owned_by_target;
-use super::{DRIVER, MoveDetail, MoveRow, append, by_id, drop_lease, expect, leftovers, write};
+use super::{
+    DRIVER, MoveDetail, MoveRow, append, by_id, drop_lease, expect, leftovers, text_of, write,
+};
 use crate::api::ParkReport;
 use crate::catalog::{Catalog, CatalogError, Change, signed};
 
@@ -94,7 +96,8 @@ impl Catalog {
         Ok(row)
     }
 
-    /// Adds what an edge tells of a shop's requests to the move that had the epoch at which it went on, else to the shop's latest.
+    /// Adds what an edge tells of a shop's requests to the move that had the epoch at which it went on, else to the shop's
+    /// latest.
     pub(crate) async fn note_park(&self, report: &ParkReport) -> Result<(), CatalogError> {
         let ParkReport {
             shop,
@@ -147,6 +150,25 @@ impl Catalog {
         let row = by_id(change.conn(), found.id).await?;
         change.commit().await?;
         Ok(row)
+    }
+
+    /// Keeps how far the source's binlog was watched, for the next run. That is no news: nobody is woken, and the move is
+    /// not younger for it.
+    pub(crate) async fn note_watched(
+        &self,
+        seen: &MoveRow,
+        watched: &str,
+    ) -> Result<MoveRow, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let mut found = expect(&mut change, seen).await?;
+        found.detail.watched = Some(watched.to_owned());
+        sqlx::query("update move set detail = $1 where id = $2")
+            .bind(text_of(&found.detail)?)
+            .bind(found.id.to_string())
+            .execute(change.conn())
+            .await?;
+        change.commit().await?;
+        Ok(found)
     }
 }
 

@@ -118,7 +118,7 @@ impl Driver {
         let job = self.job.clone();
         let dumps = self.mover.dumps()?;
         let dump = step!(Step::Dump => {
-            retire::dump_rows(&job, tables, &dumps).await
+            retire::dump_rows(&job, tables, &dumps, retire::Of::Copy).await
         })
         .await?;
         let mut detail = self.row.detail.clone();
@@ -158,6 +158,10 @@ impl Driver {
             sleep(LOOK_EVERY).await;
             let reference = MoveRef::Id(self.row.id);
             let row = self.mover.catalog.move_row(&reference).await?;
+            if row.detail.source_gone {
+                // The next run asks nothing more of the source.
+                return Err(MoveError::Stopped);
+            }
             // Of another owner or state the keeper hears.
             self.row.detail.despite_strays = row.detail.despite_strays;
         }
@@ -242,13 +246,9 @@ impl Driver {
         if !tail.is_to_note(&watched) {
             return Ok(());
         }
-        let detail = MoveDetail {
-            watched: Some(watched.to_string()),
-            ..self.row.detail.clone()
-        };
-        let (catalog, row) = (&self.mover.catalog, &self.row);
+        let catalog = &self.mover.catalog;
         self.row = catalog
-            .note_move(row, &detail, row.error.as_deref())
+            .note_watched(&self.row, &watched.to_string())
             .await?;
         Ok(())
     }

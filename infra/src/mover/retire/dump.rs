@@ -64,14 +64,28 @@ struct Entry {
     sha256: String,
 }
 
+/// What a dump is of: each has a name of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Of {
+    /// The source's copy as it was at the fence.
+    Copy,
+    /// What a source had that was gone and came back: it may have sold meanwhile.
+    Gone,
+}
+
 /// Writes the source's rows of the shop into a folder below `dir`; gives its path. Run again it does nothing.
 pub(crate) async fn dump_rows(
     job: &Job,
     tables: &[Table],
     dir: &Path,
+    of: Of,
 ) -> Result<PathBuf, MoveError> {
+    let ending = match of {
+        Of::Copy => "",
+        Of::Gone => "-gone",
+    };
     let name = format!(
-        "shop-{}-pod-{}-epoch-{}",
+        "shop-{}-pod-{}-epoch-{}{ending}",
         job.shop,
         job.source.pod,
         job.source_epoch.get()

@@ -139,7 +139,7 @@ async fn clear_source(
     let tables = discover(&mut session).await?;
     let dumps = mover.dumps()?;
     step!(Step::GoneDump => {
-        retire::dump_rows(&job, &tables, &dumps).await
+        retire::dump_rows(&job, &tables, &dumps, retire::Of::Gone).await
     })
     .await?;
     step!(Step::GoneDelete => {

@@ -195,7 +195,7 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
                 return Next::Leave;
             }
             note(mover, &row, &error, &text).await;
-            rest(mover, id, state, pause).await;
+            rest(mover, &row, state, pause).await;
         }
         memory.reason = Some(Reason { event, text });
         return Next::Again;
@@ -215,7 +215,7 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
         }
         None => {}
     }
-    rest(mover, id, known, pause).await;
+    rest(mover, &row, known, pause).await;
     if mover.stop.is_cancelled() {
         Next::Leave
     } else {
@@ -230,12 +230,13 @@ fn aborts(row: &MoveRow, error: &MoveError) -> bool {
 
 /// Waits before the next try. An order to this move is followed at once; what happens to others is no reason to try again:
 /// moves whose pod is away would wake each other without an end.
-async fn rest(mover: &Mover, id: MoveId, known: MoveState, pause: Duration) {
+async fn rest(mover: &Mover, seen: &MoveRow, known: MoveState, pause: Duration) {
+    let words = |row: &MoveRow| (row.detail.despite_strays, row.detail.source_gone);
     let until = Instant::now() + pause;
     let mut changes = mover.catalog.watch_moves();
     loop {
-        let row = mover.catalog.move_row(&MoveRef::Id(id)).await;
-        if row.is_ok_and(|row| row.state != known) {
+        let row = mover.catalog.move_row(&MoveRef::Id(seen.id)).await;
+        if row.is_ok_and(|row| row.state != known || words(&row) != words(seen)) {
             return;
         }
         tokio::select! {
