@@ -17,13 +17,11 @@ use crate::mover::job::End;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
-use crate::mover::tail::Tail;
+use crate::mover::tail::{STRAYS_KEPT, Tail};
 use crate::mover::{leftover, retire};
 
 /// How often strays are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So many strays are kept in the move's record: the first ones tell who it is.
-const STRAYS_KEPT: usize = 100;
 /// How long the source's binlog may take to be read to its end: it holds other shops' changes too.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
