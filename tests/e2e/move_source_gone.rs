@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
 use shared::moves::{MoveId, MoveState};
-use shared::{Epoch, PodId};
+use shared::{Epoch, PodId, ShopId};
 use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, rows_of};
 use tests::suite::Test;
@@ -47,6 +47,9 @@ const ON_THE_WAY: [(usize, &str); 6] = [
     (3, "retired.before"),
     (4, "forget-target-marks.after"),
 ];
+
+/// The shop whose move waits for an operator's word on a stray when its source is lost.
+const STRAY: usize = 5;
 
 /// A control server that is killed for every shop's sake, beside a pod of dead servers.
 const ENDS_MAX: Duration = Duration::from_secs(180);
@@ -169,6 +172,7 @@ async fn handed_over(
     let (place, wanted) = match number {
         0 => (Some("serving.after"), MoveState::Cutover),
         2 => (Some("dump.before"), MoveState::Retiring),
+        STRAY => (Some("delete.before"), MoveState::Retiring),
         _ => (None, MoveState::Observing),
     };
     if let Some(place) = place {
@@ -184,8 +188,32 @@ async fn handed_over(
         points.happens(shop.id, place, ENDS_MAX).await?;
     }
     control.reaches(id, &[wanted], ENDS_MAX).await?;
+    if number == STRAY {
+        stray(fleet, points, control, shop.id, id).await?;
+    }
     let orders = shop.order_ids().await?.len();
     Ok(Moved { shop, id, orders })
+}
+
+/// A change at the source that nobody ordered: the move waits for an operator's word on it from then on.
+async fn stray(
+    fleet: &Fleet,
+    points: &OwnFailPoints,
+    control: &ControlDoor,
+    shop: ShopId,
+    id: MoveId,
+) -> Result<()> {
+    fleet.announce_error("strays at the source")?;
+    let change = format!("update product set title = 'Stray' where shop_id = {shop}");
+    fleet.primary(1).await?.run(&change).await?;
+    wait_until("the move waits for a word", ENDS_MAX, async || {
+        let moving = control.show(id).await?;
+        ensure!(moving.strays.len() == 1, "{}", moving.words());
+        Ok(())
+    })
+    .await?;
+    points.go_on(shop, "delete.before");
+    Ok(())
 }
 
 async fn gone(control: &ControlDoor, id: MoveId) -> Result<tests::Answer> {
