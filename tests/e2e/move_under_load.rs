@@ -160,7 +160,7 @@ async fn shops_that_are_empty_idle_or_only_read_move_as_they_are(fleet: &Fleet) 
 /// A shop whose rows nobody changes goes to the other pod and comes back.
 async fn there_and_back(fleet: &Fleet, shop: &Shop, servers: &[Server; 2]) -> Result<()> {
     let [source, target] = servers;
-    events_are_relayed(source, shop).await?;
+    jobs_are_done(source, shop).await?;
     let before = rows_of(source, shop.id).await?;
     let there = fleet.move_shop(shop, 2).await?;
     for (what, server) in [
@@ -184,15 +184,16 @@ async fn there_and_back(fleet: &Fleet, shop: &Shop, servers: &[Server; 2]) -> Re
     Ok(())
 }
 
-/// Relaying an event changes its row.
-async fn events_are_relayed(primary: &Server, shop: &Shop) -> Result<()> {
-    let waiting = format!(
-        "select count(*) from outbox where shop_id = {} and waiting is not null",
-        shop.id
+/// What jobs do later changes rows: an event that is relayed, money that is given back.
+async fn jobs_are_done(primary: &Server, shop: &Shop) -> Result<()> {
+    let id = shop.id;
+    let due = format!(
+        "select (select count(*) from outbox where shop_id = {id} and waiting is not null) \
+              + (select count(*) from payment where shop_id = {id} and due_at is not null)"
     );
-    wait_until("every event is relayed", RECOVER_MAX, async || {
-        let left = primary.number(&waiting).await?;
-        ensure!(left == 0, "{left} events wait");
+    wait_until("every job is done", RECOVER_MAX, async || {
+        let left = primary.number(&due).await?;
+        ensure!(left == 0, "{left} jobs are due");
         Ok(())
     })
     .await
