@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(debug_assertions)]
 use anyhow::{Context as _, ensure};
 use futures::future::join_all;
 use shared::PodId;
