@@ -178,7 +178,7 @@ impl<'f> Lanes<'f> {
         let mut lanes = Vec::new();
         for held in held {
             let shop = fleet.shop(1).await?;
-            // A busy machine may answer a first write with 504.
+            // On a busy machine a first write may miss its deadline (503).
             let begins = wait_until("a shop trades", RECOVER_MAX, async || {
                 Trade::start(&shop, CREW).await
             });
