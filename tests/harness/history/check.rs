@@ -61,9 +61,10 @@ impl Account {
     }
 
     /// Answers beyond 2xx and deliberate 4xx: `cuts_allowed` where something was killed, and then beside them only 503 with
-    /// `Retry-After`, a payment provider that was silent, whose books are at the pod (504 with `Retry-After`; of anybody else a 504 is strange), broken
-    /// connections, what the edge says of a connection to a pod that broke (502 with `Retry-After`), and that a first attempt is still running
-    /// (409 with `Retry-After`, which a client that lost its connection can meet).
+    /// `Retry-After`, a payment provider that was silent, whose books are at the pod (504 with `Retry-After`; of anybody
+    /// else the trade notes it as strange), broken connections, what the edge says of a connection to a pod that broke (502
+    /// with `Retry-After`), and that a first attempt is still running (409 with `Retry-After`, which a client that lost its
+    /// connection can meet).
     pub fn wrong_answers(&self, cuts_allowed: bool) -> Vec<Fault> {
         let fine = |told: &Told| match told {
             Told::Status(200..=299, _) | Told::Status(402 | 409, Again::Unsaid) => true,
