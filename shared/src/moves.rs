@@ -332,58 +332,45 @@ impl MoveState {
     }
 
     /// The state after an event; `None` where the event makes no sense.
-    pub const fn after(self, event: MoveEvent) -> Option<Self> {
+    pub fn after(self, event: MoveEvent) -> Option<Self> {
         use MoveEvent as E;
-        match (self, event) {
-            (Self::Preparing, E::Prepared) => Some(Self::Copying),
-            (Self::Preparing, E::PreparedBack) | (Self::Copying, E::Copied) => {
-                Some(Self::CatchingUp)
-            }
-            (Self::CatchingUp, E::CaughtUp) => Some(Self::Verifying),
-            (Self::Verifying, E::Verified) => Some(Self::Fenced),
-            (Self::Fenced, E::Followed) => Some(Self::Cutover),
-            (Self::Fenced | Self::Cutover, E::FenceMissed)
-            | (
-                Self::CatchingUp | Self::Verifying | Self::Fenced | Self::Cutover,
-                E::PrimaryChanged,
-            ) => Some(Self::CatchingUp),
-            (Self::Copying, E::PrimaryChanged) => Some(Self::Copying),
-            (Self::Cutover, E::HandedOver) => Some(Self::Observing),
-            (Self::Observing, E::Finish) => Some(Self::Retiring),
-            (Self::Observing, E::TakenBack) | (Self::Retiring, E::Retired) => Some(Self::Done),
-            (
-                Self::Preparing
-                | Self::Copying
-                | Self::CatchingUp
-                | Self::Verifying
-                | Self::Retiring,
-                E::Pause,
-            ) => Some(Self::Paused),
-            (Self::Paused, E::Resume(to)) => Some(to.state()),
-            (Self::Failed, E::Resume(ResumePoint::Preparing)) => Some(Self::Preparing),
-            (
-                Self::Preparing
-                | Self::Copying
-                | Self::CatchingUp
-                | Self::Verifying
-                | Self::Fenced
-                | Self::Cutover
-                | Self::Paused
-                | Self::Failed,
-                E::Abort,
-            ) => Some(Self::Aborting),
-            (Self::Aborting, E::Undone) => Some(Self::Aborted),
-            (
-                Self::Preparing
-                | Self::Copying
-                | Self::CatchingUp
-                | Self::Verifying
-                | Self::Fenced
-                | Self::Cutover,
-                E::Fail,
-            ) => Some(Self::Failed),
-            _ => None,
-        }
+        use MoveState::*;
+        // What each event is good for, and where it leads.
+        let (from, to): (&[Self], Self) = match event {
+            E::Prepared => (&[Preparing], Copying),
+            E::PreparedBack => (&[Preparing], CatchingUp),
+            E::Copied => (&[Copying], CatchingUp),
+            E::CaughtUp => (&[CatchingUp], Verifying),
+            E::Verified => (&[Verifying], Fenced),
+            E::Followed => (&[Fenced], Cutover),
+            E::FenceMissed => (&[Fenced, Cutover], CatchingUp),
+            E::PrimaryChanged if self == Copying => (&[Copying], Copying),
+            E::PrimaryChanged => (&[CatchingUp, Verifying, Fenced, Cutover], CatchingUp),
+            E::HandedOver => (&[Cutover], Observing),
+            E::Finish => (&[Observing], Retiring),
+            E::TakenBack => (&[Observing], Done),
+            E::Retired => (&[Retiring], Done),
+            E::Pause => (
+                &[Preparing, Copying, CatchingUp, Verifying, Retiring],
+                Paused,
+            ),
+            E::Resume(ResumePoint::Preparing) => (&[Paused, Failed], Preparing),
+            E::Resume(
+                to @ (ResumePoint::Copying | ResumePoint::CatchingUp | ResumePoint::Retiring),
+            ) => (&[Paused], to.state()),
+            E::Abort => (
+                &[
+                    Preparing, Copying, CatchingUp, Verifying, Fenced, Cutover, Paused, Failed,
+                ],
+                Aborting,
+            ),
+            E::Undone => (&[Aborting], Aborted),
+            E::Fail => (
+                &[Preparing, Copying, CatchingUp, Verifying, Fenced, Cutover],
+                Failed,
+            ),
+        };
+        from.contains(&self).then_some(to)
     }
 }
 
