@@ -55,7 +55,7 @@ pub(crate) struct Mover {
     pub(super) force: bool,
     pub(super) moves: Arc<Moves>,
     pub(super) caps: Caps,
-    /// Fences at once.
+    /// Fences at once, of those that their movers may still end by themselves.
     pub(super) fences: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
 }

@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use shared::gtid::GtidSet;
 use shared::moves::MoveEvent;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::door::Waited;
 use super::follow::Hands;
@@ -29,15 +31,40 @@ const KEEP_UP_EVERY: Duration = Duration::from_millis(200);
 /// How long the target's binlog may take to be read up to now: a mover that took the move up reads all of the copy again,
 /// some gigabytes.
 const SEEN_WITHIN: Duration = Duration::from_secs(120);
+/// How long a turn among the fences lasts, in bounds of a pause: one for the hand-over, and one for the next run, which lifts
+/// the fence.
+const TURN_PAUSES: u32 = 2;
 
 /// Fences of one move that missed, and when the next may close.
 #[derive(Debug, Default)]
 pub(in crate::mover) struct Fences {
     missed: u32,
     not_before: Option<Instant>,
-    /// A turn among the fences that stand at once: from before the fence until the target serves or the fence is lifted,
-    /// in whichever run that is.
-    turn: Option<OwnedSemaphorePermit>,
+    /// From before the fence until the target serves or the fence is lifted, in whichever run that is, unless the turn ends
+    /// before by itself.
+    turn: Option<FenceTurn>,
+}
+
+/// A turn among the fences that stand at once (`fences_max`); dropped, it is the next one's.
+///
+/// It is for pauses that the mover makes, which are bounded. A fence that stands for longer waits for a server that does
+/// not answer, for as long as that lasts, and holds up no other move: its turn ends with the time that it was given. To
+/// lift a fence or to go forward from it none is needed.
+#[derive(Debug)]
+struct FenceTurn {
+    /// Holds the permit; aborted when the turn is dropped.
+    _holder: JoinSet<()>,
+}
+
+impl FenceTurn {
+    fn begin(permit: OwnedSemaphorePermit, pause_bound: Duration) -> Self {
+        let mut holder = JoinSet::new();
+        holder.spawn(async move {
+            sleep(pause_bound.saturating_mul(TURN_PAUSES)).await;
+            drop(permit);
+        });
+        Self { _holder: holder }
+    }
 }
 
 impl Fences {
@@ -136,25 +163,23 @@ impl Driver {
         hands.tail.wait_for(&executed, SEEN_WITHIN).await
     }
 
-    /// Waits for a turn among the fences, in the order of those who wait; the target is kept up to date meanwhile.
+    /// Waits for a turn among the fences; the target is kept up to date meanwhile.
     async fn fence_turn(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         let all = Arc::clone(&self.mover.fences);
-        if let Ok(turn) = Arc::clone(&all).try_acquire_owned() {
-            fences.turn = Some(turn);
-            return Ok(());
-        }
-        let text = "other fences stand (`fences_max` of control.toml)".to_owned();
-        self.waits(Some(text)).await?;
-        let mut turn = std::pin::pin!(all.acquire_owned());
-        loop {
-            match timeout(KEEP_UP_EVERY, &mut turn).await {
-                Ok(turn) => {
-                    fences.turn = Some(turn.map_err(|_| MoveError::Stopped)?);
-                    return Ok(());
+        let permit = if let Ok(permit) = Arc::clone(&all).try_acquire_owned() {
+            permit
+        } else {
+            let text = "other fences stand (`fences_max` of control.toml)".to_owned();
+            self.waits(Some(text)).await?;
+            let mut queue = Queue::join(all);
+            loop {
+                if let Some(permit) = queue.round(self.converge()).await? {
+                    break permit;
                 }
-                Err(_) => self.converge().await?,
             }
-        }
+        };
+        fences.turn = Some(FenceTurn::begin(permit, self.job.limits.pause_bound));
+        Ok(())
     }
 
     /// From the fence to the catalog's step.
@@ -243,9 +268,48 @@ impl Driver {
     }
 }
 
+/// A place among those who wait for a permit, in their order.
+struct Queue {
+    all: Arc<Semaphore>,
+    waiting: BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>,
+}
+
+impl Queue {
+    fn join(all: Arc<Semaphore>) -> Self {
+        let waiting = Box::pin(Arc::clone(&all).acquire_owned());
+        Self { all, waiting }
+    }
+
+    /// Waits for some time, then keeps up. A permit that is given while that takes long (the throttle may hold it up for
+    /// minutes) is passed on and waited for anew: this one could not use it.
+    async fn round(
+        &mut self,
+        keep_up: impl Future<Output = Result<(), MoveError>>,
+    ) -> Result<Option<OwnedSemaphorePermit>, MoveError> {
+        if let Ok(permit) = timeout(KEEP_UP_EVERY, &mut self.waiting).await {
+            return permit.map(Some).map_err(|_| MoveError::Stopped);
+        }
+        let mut keep_up = std::pin::pin!(keep_up);
+        let permit = tokio::select! {
+            biased;
+            kept = &mut keep_up => return kept.map(|()| None),
+            permit = &mut self.waiting => permit.map_err(|_| MoveError::Stopped)?,
+        };
+        if let Ok(kept) = timeout(KEEP_UP_EVERY, &mut keep_up).await {
+            return kept.map(|()| Some(permit));
+        }
+        drop(permit);
+        *self = Self::join(Arc::clone(&self.all));
+        keep_up.await.map(|()| None)
+    }
+}
+
 fn note_fence(record: &mut crate::api::MoveRecord, waited: Waited, applied: u64) {
     record.writes_in_flight = Some(waited.in_flight);
     record.tail_keys = Some(applied);
     record.drain_ms = u64::try_from(waited.time.as_millis()).ok();
     record.writes_ended = waited.ended;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! A fence that is found standing: by the next run after a fault, or by the control server that starts after a crash.
-//! Before the catalog's step it is lifted; after it the hand-over goes only forward, and is tried for ever.
+//! Before the catalog's step it is lifted; after it the hand-over goes only forward, and is tried for ever. It waits for no
+//! turn among the fences: the pause is there, and what makes it last is a server that does not answer.
 
 use std::time::Duration;
 
