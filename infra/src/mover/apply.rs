@@ -106,6 +106,13 @@ impl Applier {
         self.hand.renumber(owner);
     }
 
+    /// The next run has other replicas to watch.
+    pub(crate) fn watch_anew(&mut self, job: &Job) {
+        self.job.source.replicas.clone_from(&job.source.replicas);
+        self.job.target.replicas.clone_from(&job.target.replicas);
+        self.throttle = Throttle::start(&self.job);
+    }
+
     /// Applies; gives the set up to which everything is at the target.
     pub(crate) async fn apply_until(&mut self, until: Until) -> Result<GtidSet, MoveError> {
         match until {

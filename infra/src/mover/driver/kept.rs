@@ -24,7 +24,8 @@ pub(in crate::mover) struct Kept {
 }
 
 impl Kept {
-    /// Whether a run goes on with them: of the next owner, with the same primaries, where the rows are what they were.
+    /// Whether a run goes on with them: of the next owner, with the same primaries, where the rows are what they were. Other
+    /// replicas only have to be watched.
     pub(super) fn fits(&self, row: &MoveRow, job: &Job) -> bool {
         let before = &self.hands.job;
         let same = |a: &End, b: &End| (a.pod, &a.primary, a.term) == (b.pod, &b.primary, b.term);
@@ -77,10 +78,89 @@ impl Driver {
 
     /// Goes on with what the run before left.
     pub(super) fn take_up(&mut self, kept: Kept) {
-        let Kept { hands, turn } = kept;
+        let Kept { mut hands, turn } = kept;
+        if watch_these(&mut hands.job, &self.job)
+            && let Some(applier) = &mut hands.applier
+        {
+            applier.watch_anew(&hands.job);
+        }
         // Their counters go on.
         self.job.progress = Arc::clone(&hands.job.progress);
         self.mover.moves.go_on(self.row.id, &self.job.progress);
         (self.hands, self.turn) = (Some(hands), turn);
+    }
+}
+
+/// Replicas come and go without the primary, and nothing that was compared depends on them; but who is behind holds the work
+/// back. Whether they are others than before.
+fn watch_these(before: &mut Job, now: &Job) -> bool {
+    let mut others = false;
+    for (before, now) in [
+        (&mut before.source, &now.source),
+        (&mut before.target, &now.target),
+    ] {
+        if before.replicas != now.replicas {
+            before.replicas.clone_from(&now.replicas);
+            others = true;
+        }
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shared::{Epoch, PodId, ShopId};
+
+    use super::*;
+    use crate::api::Address;
+
+    fn address(port: u16) -> Address {
+        Address {
+            host: "127.0.0.1".into(),
+            port,
+        }
+    }
+
+    fn job(replicas: &[u16]) -> Job {
+        let end = End {
+            pod: PodId::new(1).unwrap(),
+            primary: address(1),
+            replicas: Vec::new(),
+            term: 1,
+            user: "nobody".into(),
+            password: String::new().into(),
+        };
+        Job {
+            id: shared::moves::MoveId::random(),
+            owner: 1,
+            shop: ShopId::new(1).unwrap(),
+            source: end.clone(),
+            target: End {
+                replicas: replicas.iter().copied().map(address).collect(),
+                ..end
+            },
+            source_epoch: Epoch::FIRST,
+            target_epoch: Epoch::FIRST.next(),
+            back: false,
+            observe: Duration::ZERO,
+            source_gone: false,
+            dir: std::path::PathBuf::new(),
+            limits: Arc::default(),
+            progress: Arc::default(),
+            stop: tokio_util::sync::CancellationToken::new(),
+        }
+    }
+
+    #[test]
+    fn replicas_that_came_or_went_since_are_watched_anew() {
+        let mut kept = job(&[2, 3]);
+        assert!(!watch_these(&mut kept, &job(&[2, 3])));
+        for now in [&[2, 3, 4][..], &[3], &[]] {
+            assert!(watch_these(&mut kept, &job(now)), "{now:?}");
+            assert_eq!(kept.target.replicas, job(now).target.replicas);
+            assert!(!watch_these(&mut kept, &job(now)), "{now:?}: once");
+        }
     }
 }
