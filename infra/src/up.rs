@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -20,6 +19,10 @@ use crate::{apply, layout, plan};
 
 // Two shops to look at.
 mod demo;
+
+// When it is to end.
+mod end;
+use end::End;
 
 // What is said at the end.
 mod greeting;
@@ -45,7 +48,7 @@ pub struct Options {
     pub mysqld: Vec<String>,
 }
 
-/// Runs a fleet until SIGINT or SIGTERM.
+/// Runs a fleet until SIGINT or SIGTERM, or until its terminal is closed.
 pub async fn run(options: Options, progress: &dyn Progress) -> anyhow::Result<()> {
     let mut end = End::new()?;
     let here = std::env::current_dir().context("find the folder one is in")?;
@@ -211,31 +214,5 @@ fn remove_ready(home: &HomeDir) -> anyhow::Result<()> {
 async fn tell(mut heard: mpsc::UnboundedReceiver<String>) {
     while let Some(event) = heard.recv().await {
         note(&event);
-    }
-}
-
-/// The signals that end a fleet.
-struct End {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl End {
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            // The terminal was closed: the fleet in its foreground ends too.
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
-        }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) fn list() -> Vec<Test> {
 
 /// What `podctl up` promises.
 const STOP_MAX: Duration = Duration::from_secs(20);
+/// The mark of readiness is taken away as the first thing of an end.
+const OUTLIVES: Duration = Duration::from_secs(3);
 
 /// `podctl up` on the home of a running fleet ends at once, says who is there, and the fleet goes on.
 async fn a_second_up_beside_a_running_one_is_refused(fleet: &Fleet) -> Result<()> {
@@ -52,17 +54,16 @@ async fn a_second_up_beside_a_running_one_is_refused(fleet: &Fleet) -> Result<()
     Ok(())
 }
 
-/// Ctrl-C leaves no process within twenty seconds; so does SIGTERM; after a kill -9 of `podctl up` the next start ends
-/// what was left. Each start has the shops, their tokens, products and orders of before, on the same address.
+/// Ctrl-C leaves no process within twenty seconds; so do SIGTERM and the end of its terminal, unless `nohup` began it; after
+/// a kill -9 of `podctl up` the next start ends what was left. Each start has the shops, their tokens, products and orders
+/// of before, on the same address.
 async fn a_fleet_stops_whole_and_starts_again_with_its_orders() -> Result<()> {
     let fleet = Fleet::start().await?;
     let shop = fleet.shop(1).await?;
     let mug = shop.product("Mug", "1.00", 100).await?;
     let mut orders = Vec::new();
-    for (n, signal) in [Halt::Interrupt, Halt::Terminate, Halt::Kill]
-        .into_iter()
-        .enumerate()
-    {
+    let halts = [Halt::Interrupt, Halt::Terminate, Halt::HangUp, Halt::Kill];
+    for (n, signal) in halts.into_iter().enumerate() {
         orders.push(shop.buy(&format!("life-{n}"), &[(&mug, 1)]).await?.id);
         let took = fleet
             .halt(signal)
@@ -77,10 +78,12 @@ async fn a_fleet_stops_whole_and_starts_again_with_its_orders() -> Result<()> {
                 "{signal:?}: still marked as ready"
             );
         }
-        fleet
-            .start_again()
-            .await
-            .with_context(|| format!("after {signal:?}"))?;
+        let started = if n + 1 < halts.len() {
+            fleet.start_again().await
+        } else {
+            fleet.start_again_for_good().await
+        };
+        started.with_context(|| format!("after {signal:?}"))?;
         let mut listed = shop
             .order_ids()
             .await
@@ -93,8 +96,15 @@ async fn a_fleet_stops_whole_and_starts_again_with_its_orders() -> Result<()> {
             "processes of the former start run beside the new ones: {units}"
         );
     }
+    fleet.up_process()?.hang_up()?;
+    // It ends within less where it ends.
+    tokio::time::sleep(OUTLIVES).await;
+    ensure!(
+        fleet.up_process()?.alive() && fleet.home().join("ready").exists(),
+        "begun by nohup, it has ended with its terminal"
+    );
     shop.buy("last", &[(&mug, 1)]).await?;
-    assert_eq!(shop.available(&mug).await?, 96);
+    assert_eq!(shop.available(&mug).await?, 95);
     fleet.stop().await
 }
 

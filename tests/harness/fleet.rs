@@ -26,7 +26,7 @@ mod up;
 pub(crate) use left::Left;
 pub use units::RECOVER_MAX;
 pub use up::Halt;
-use up::{STOP_MAX, end_of, spawn_up, stop_up, up_log};
+use up::{STOP_MAX, Terminal, end_of, spawn_up, stop_up, up_log};
 
 /// Six database servers and the rest start in seconds; this is for a machine that builds meanwhile.
 const READY_MAX: Duration = Duration::from_secs(180);
@@ -73,7 +73,7 @@ impl Fleet {
     /// The same on a home that was prepared.
     pub async fn start_in(folder: TempDir, home: PathBuf) -> Result<Self> {
         let podctl = Podctl::new(&home)?;
-        let up = spawn_up(&podctl, folder.path(), &home)?;
+        let up = spawn_up(&podctl, folder.path(), &home, Terminal::EndsIt)?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let mut fleet = Self {
             folder: Some(folder),
@@ -267,6 +267,7 @@ impl Fleet {
         match signal {
             Halt::Terminate => process.terminate()?,
             Halt::Interrupt => process.interrupt()?,
+            Halt::HangUp => process.hang_up()?,
             Halt::Kill => process.kill().await?,
         }
         let up = self.up.lock().take();
@@ -278,8 +279,17 @@ impl Fleet {
 
     /// Starts `podctl up` again on the same home.
     pub async fn start_again(&self) -> Result<()> {
+        self.start_again_at(Terminal::EndsIt).await
+    }
+
+    /// The same by `nohup`.
+    pub async fn start_again_for_good(&self) -> Result<()> {
+        self.start_again_at(Terminal::IsNothing).await
+    }
+
+    async fn start_again_at(&self, terminal: Terminal) -> Result<()> {
         let folder = self.home.parent().context("a home has a folder above it")?;
-        *self.up.lock() = Some(spawn_up(&self.podctl, folder, &self.home)?);
+        *self.up.lock() = Some(spawn_up(&self.podctl, folder, &self.home, terminal)?);
         self.ready().await
     }
 

@@ -75,6 +75,11 @@ impl Process {
         self.signal(Signal::INT)
     }
 
+    /// SIGHUP, as the end of a terminal sends it.
+    pub fn hang_up(self) -> Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// SIGSTOP; the guard lets it run again when dropped.
     pub fn freeze(self) -> Result<Frozen> {
         self.signal(Signal::STOP)?;

@@ -17,6 +17,8 @@ pub enum Halt {
     Terminate,
     /// SIGINT, as Ctrl-C sends it.
     Interrupt,
+    /// SIGHUP, as the end of its terminal sends it.
+    HangUp,
     /// SIGKILL: it cannot stop anything any more.
     Kill,
 }
@@ -26,16 +28,39 @@ pub(super) fn up_log(folder: &Path) -> PathBuf {
     folder.join("up.log")
 }
 
+/// Whether it ends with its terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Terminal {
+    /// Also where the tests themselves were begun by `nohup`.
+    EndsIt,
+    /// It is begun by `nohup`.
+    IsNothing,
+}
+
 /// Starts it on a home, on a free port, without demo shops.
-pub(super) fn spawn_up(podctl: &Podctl, folder: &Path, home: &Path) -> Result<Child> {
+pub(super) fn spawn_up(
+    podctl: &Podctl,
+    folder: &Path,
+    home: &Path,
+    terminal: Terminal,
+) -> Result<Child> {
     let log = File::options()
         .create(true)
         .append(true)
         .open(up_log(folder))
         .context("make a log")?;
     let home = home.to_str().context("a home that is text")?;
-    let mut command = Command::new(podctl.binary());
+    // Both become the program itself: the process is the one that is started here.
+    let mut command = match terminal {
+        Terminal::EndsIt => {
+            let mut command = Command::new("env");
+            command.arg("--default-signal=HUP");
+            command
+        }
+        Terminal::IsNothing => Command::new("nohup"),
+    };
     command
+        .arg(podctl.binary())
         .args(["up", "--home", home, "--edge-port", "0", "--no-demo"])
         .stdin(Stdio::null())
         .stdout(log.try_clone().context("make a log")?)
