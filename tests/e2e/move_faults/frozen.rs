@@ -12,7 +12,7 @@ use tests::{Answer, Call, Fleet, Server, Shop, wait_until};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::lanes::{ARRIVES_MAX, Held, Lane, Lanes, on_lanes};
+use super::lanes::{ARRIVES_MAX, Held, Lane, Lanes, on_lanes_told};
 
 /// What is done to the shop while its move is held, and how it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,9 @@ const PAUSE: Duration = Duration::from_millis(80);
 pub(super) async fn a_shop_frozen_under_way_sells_nothing_and_arrives_frozen(
     fleet: &Fleet,
 ) -> Result<()> {
-    on_lanes(fleet, &Held::ALL, true, frozen_under_way).await
+    // Who is refused the order has clients that notice nothing; those of a shop that is closed are told so (503).
+    let told = |held| order(held) != Order::Refused;
+    on_lanes_told(fleet, &Held::ALL, told, frozen_under_way).await
 }
 
 async fn frozen_under_way(lanes: &mut Lanes<'_>) -> Result<()> {
