@@ -106,13 +106,14 @@ struct Shared {
     job: Job,
     tables: Arc<[Table]>,
     courses: Vec<Course>,
+    throttle: Throttle,
 }
 
 /// Copies all tables, from where an earlier run of the same move got to.
 pub(crate) async fn copy_all(
     job: &Job,
     tables: &Arc<[Table]>,
-    throttle: &Throttle,
+    throttle: Throttle,
 ) -> Result<(), MoveError> {
     let mut target = Session::open(job, &job.target).await?;
     let (done, stands) = stands(&mut target, job).await?;
@@ -127,6 +128,7 @@ pub(crate) async fn copy_all(
         job: job.clone(),
         tables: Arc::clone(tables),
         courses: tables.iter().map(|_| Course::default()).collect(),
+        throttle,
     });
     let (to_loaders, chunks) = mpsc::channel(AHEAD);
     let chunks = Arc::new(AsyncMutex::new(chunks));
@@ -138,7 +140,7 @@ pub(crate) async fn copy_all(
         loaders.spawn(of_shop(job.shop, load));
     }
     drop(chunks);
-    let reader = read_tables(&shared, done, stands, throttle, to_loaders);
+    let reader = read_tables(&shared, done, stands, to_loaders);
     let ended = async {
         while let Some(ended) = loaders.join_next().await {
             ended.unwrap_or(Err(MoveError::Stopped))?;
@@ -195,7 +197,6 @@ async fn read_tables(
     shared: &Shared,
     done: Vec<String>,
     mut stands: BTreeMap<String, Stand>,
-    throttle: &Throttle,
     to_loaders: mpsc::Sender<Chunk>,
 ) -> Result<(), MoveError> {
     let mut source = Session::open(&shared.job, &shared.job.source).await?;
@@ -207,7 +208,6 @@ async fn read_tables(
         let reader = Reader {
             shared,
             index,
-            throttle,
             to_loaders: &to_loaders,
         };
         reader.read_table(&mut source, stand).await?;
@@ -219,7 +219,6 @@ async fn read_tables(
 struct Reader<'a> {
     shared: &'a Shared,
     index: usize,
-    throttle: &'a Throttle,
     to_loaders: &'a mpsc::Sender<Chunk>,
 }
 
@@ -232,7 +231,7 @@ impl Reader<'_> {
         let mut row_bytes = table.row_bytes.max(1);
         course.rows_next.store(FIRST_ROWS, Ordering::Relaxed);
         loop {
-            self.throttle.pass().await?;
+            self.shared.throttle.pass_gently().await?;
             source.awake().await?;
             let fitting = (chunk_bytes / row_bytes).max(1);
             let wanted = course.rows_next.load(Ordering::Relaxed);
@@ -293,7 +292,8 @@ async fn load_chunks(
         let took =
             step!(Step::CopyChunk => load_chunk(shared, &mut target, slot, &chunk).await).await?;
         let course = &shared.courses[chunk.table];
-        let next = adapt(chunk.rows.count, took, job.limits.chunk_time);
+        shared.throttle.worked(took);
+        let next = adapt(chunk.rows.count, took, shared.throttle.piece());
         course.rows_next.store(next, Ordering::Relaxed);
         course.open.lock().remove(&chunk.number);
         Progress::add(&job.progress.rows_copied, chunk.rows.count);

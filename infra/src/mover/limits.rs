@@ -34,6 +34,8 @@ const CONVERGE_BOUND: Duration = Duration::from_secs(600);
 const REPLICA_LAG_MAX: Duration = Duration::from_secs(1);
 /// Statements running at once at a primary (`Threads_running`) above which copying waits.
 const THREADS_RUNNING_MAX: u64 = 48;
+/// Beside shops that sell, a piece of work is followed by a rest so many times as long: a fifth of the time is the move's.
+const NICE_RATIO: u32 = 4;
 /// Free disk, as a share of the disk, below which copying waits; in percent.
 const DISK_FREE_MIN_PERCENT: u8 = 10;
 /// How long copying waits for the throttle before the reason is noted with the move.
@@ -69,6 +71,7 @@ pub struct MoveLimits {
     pub converge_bound: Duration,
     pub replica_lag_max: Duration,
     pub threads_running_max: u64,
+    pub nice_ratio: u32,
     pub disk_free_min_percent: u8,
     pub throttle_bound: Duration,
     pub moves_per_pod: usize,
@@ -97,6 +100,7 @@ impl Default for MoveLimits {
             converge_bound: CONVERGE_BOUND,
             replica_lag_max: REPLICA_LAG_MAX,
             threads_running_max: THREADS_RUNNING_MAX,
+            nice_ratio: NICE_RATIO,
             disk_free_min_percent: DISK_FREE_MIN_PERCENT,
             throttle_bound: THROTTLE_BOUND,
             moves_per_pod: MOVES_PER_POD,
@@ -139,6 +143,7 @@ impl MoveLimits {
             converge_bound: s.within("converge_bound", CONVERGE_BOUND, second..=day),
             replica_lag_max: s.within("replica_lag_max", REPLICA_LAG_MAX, 100 * ms..=hour),
             threads_running_max: s.within("threads_running_max", THREADS_RUNNING_MAX, 1..=100_000),
+            nice_ratio: s.within("nice_ratio", NICE_RATIO, 0..=100),
             // At a hundred no disk would ever do.
             disk_free_min_percent: s.within("disk_free_min_percent", DISK_FREE_MIN_PERCENT, 0..=99),
             throttle_bound: s.within("throttle_bound", THROTTLE_BOUND, second..=day),

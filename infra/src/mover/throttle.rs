@@ -1,5 +1,5 @@
 //! Holds a move back while its pods have enough to do: replicas that lag, a primary with many statements at once, a disk
-//! that is nearly full.
+//! that is nearly full. Where shops sell meanwhile, it works in small pieces with a rest after each.
 //!
 //! Each server is looked at by a task of its own, some times a second: one that hangs holds up nobody's look. How far a
 //! replica is behind is measured by sets of transactions: what the primary had executed a moment ago the replica must have
@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,52 +34,68 @@ const PASS_EVERY: Duration = Duration::from_millis(50);
 /// Sets kept to measure by: two minutes; a replica further behind is just far behind.
 const SAMPLES: usize = 480;
 
+// Room on disks.
+mod disk;
+// Rests beside shops that sell.
+mod pace;
+pub(crate) use disk::{Free, data_folder};
+use pace::{Others, Pace};
+
 /// What stands in the way at each server that is watched.
 type Looks = Arc<Mutex<Vec<Option<String>>>>;
+/// What stood in the way last, and when that was seen.
+type Last = Arc<Mutex<Option<(Instant, String)>>>;
 
 /// Watches pods of a move while it is kept.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     job: Job,
     looks: Looks,
+    last: Last,
+    pace: Pace,
     _tasks: JoinSet<()>,
 }
 
 impl Throttle {
-    /// Begins to watch both pods.
+    /// Begins to watch both pods. Only the target's transactions are this move's too.
     pub(crate) fn start(job: &Job) -> Self {
-        Self::of(job, &[&job.source, &job.target], Disk::Counts)
+        let ends = [(&job.source, Wrote::Nothing), (&job.target, Wrote::Rows)];
+        Self::of(job, &ends, Disk::Counts)
     }
 
     /// For what only reads or deletes at one pod: the other does not matter, and on a full disk deleting makes room.
     pub(crate) fn deleting(job: &Job, end: &End) -> Self {
-        Self::of(job, &[end], Disk::IsNothing)
+        Self::of(job, &[(end, Wrote::Rows)], Disk::IsNothing)
     }
 
-    fn of(job: &Job, ends: &[&End], disk: Disk) -> Self {
-        let looks = Looks::default();
+    fn of(job: &Job, ends: &[(&End, Wrote)], disk: Disk) -> Self {
+        let (looks, last) = (Looks::default(), Last::default());
+        let pace = Pace::new(job.limits.nice_ratio);
         let mut tasks = JoinSet::new();
-        for end in ends {
+        for (end, wrote) in ends {
             let samples = Arc::new(Mutex::new(Samples::default()));
             let primary = Asked::new(job, end, &end.primary);
             tasks.spawn(watch_primary(
                 primary,
                 disk,
                 Arc::clone(&samples),
-                Slot::new(&looks),
+                Slot::new(&looks, &last),
+                (*wrote, pace.pod()),
             ));
             for address in &end.replicas {
                 let replica = Asked::new(job, end, address);
                 tasks.spawn(watch_replica(
                     replica,
                     Arc::clone(&samples),
-                    Slot::new(&looks),
+                    Slot::new(&looks, &last),
                 ));
             }
         }
         Self {
             job: job.clone(),
             looks,
+            last,
+            pace,
             _tasks: tasks,
         }
     }
@@ -86,6 +103,14 @@ impl Throttle {
     /// What stands in the way now.
     pub(crate) fn reason(&self) -> Option<String> {
         self.looks.lock().iter().find_map(Clone::clone)
+    }
+
+    /// What stood in the way at some time since then.
+    pub(crate) fn reason_since(&self, since: Instant) -> Option<String> {
+        let last = self.last.lock();
+        last.as_ref()
+            .filter(|(at, _)| *at >= since)
+            .map(|(_, reason)| reason.clone())
     }
 
     /// Comes back when nothing stands in the way; past the bound with an error that says what did.
@@ -112,25 +137,62 @@ impl Throttle {
         *told.lock() = None;
         Ok(())
     }
+
+    /// The same, for work that may take its time: it also rests for what was done before, where shops sell.
+    pub(crate) async fn pass_gently(&self) -> Result<(), MoveError> {
+        loop {
+            self.pass().await?;
+            let rest = self.pace.rest(self.job.limits.chunk_time);
+            if rest.is_zero() {
+                return Ok(());
+            }
+            tokio::select! {
+                () = self.job.stop.cancelled() => return Err(MoveError::Stopped),
+                () = sleep(rest) => {}
+            }
+        }
+    }
+
+    /// A piece of work took so long.
+    pub(crate) fn worked(&self, took: Duration) {
+        self.pace.worked(took);
+    }
+
+    /// How long the next piece shall take.
+    pub(crate) fn piece(&self) -> Duration {
+        self.pace.piece(self.job.limits.chunk_time)
+    }
+}
+
+/// What a move does at a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrote {
+    Rows,
+    Nothing,
 }
 
 /// Where one server's reason stands.
 struct Slot {
     looks: Looks,
+    last: Last,
     at: usize,
 }
 
 impl Slot {
-    fn new(looks: &Looks) -> Self {
+    fn new(looks: &Looks, last: &Last) -> Self {
         let mut all = looks.lock();
         all.push(None);
         Self {
             looks: Arc::clone(looks),
+            last: Arc::clone(last),
             at: all.len() - 1,
         }
     }
 
     fn say(&self, found: Option<String>) {
+        if let Some(reason) = &found {
+            *self.last.lock() = Some((Instant::now(), reason.clone()));
+        }
         if let Some(look) = self.looks.lock().get_mut(self.at) {
             *look = found;
         }
@@ -232,7 +294,13 @@ enum Disk {
 }
 
 /// A primary that does not answer stops the move by itself; what it said last says nothing then.
-async fn watch_primary(mut primary: Asked, disk: Disk, samples: Arc<Mutex<Samples>>, slot: Slot) {
+async fn watch_primary(
+    mut primary: Asked,
+    disk: Disk,
+    samples: Arc<Mutex<Samples>>,
+    slot: Slot,
+    (wrote, mut others): (Wrote, Others),
+) {
     let pod = primary.end.pod;
     // Without a folder no disk is looked at.
     let mut folder = (disk == Disk::IsNothing).then_some(None);
@@ -248,6 +316,11 @@ async fn watch_primary(mut primary: Asked, disk: Disk, samples: Arc<Mutex<Sample
             primary.pause().await;
             continue;
         };
+        let ours = match wrote {
+            Wrote::Rows => primary.job.progress.transactions.load(Ordering::Relaxed),
+            Wrote::Nothing => 0,
+        };
+        others.seen(Instant::now(), executed.count(), ours);
         samples.lock().add(Instant::now(), executed);
         let limits = &primary.job.limits;
         let busy = (running > limits.threads_running_max)
@@ -306,40 +379,6 @@ impl Samples {
         let sample = self.0.get(first);
         sample.map_or(Duration::ZERO, |(at, _)| now.duration_since(*at))
     }
-}
-
-/// The room of a disk.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Free {
-    pub(crate) free: u64,
-    pub(crate) total: u64,
-}
-
-impl Free {
-    /// Of the disk with this folder.
-    pub(crate) fn of(folder: &std::path::Path) -> Option<Self> {
-        let stat = rustix::fs::statvfs(folder).ok()?;
-        Some(Self {
-            free: stat.f_bavail.saturating_mul(stat.f_frsize),
-            total: stat.f_blocks.saturating_mul(stat.f_frsize),
-        })
-    }
-
-    fn percent(self) -> u64 {
-        (u128::from(self.free) * 100 / u128::from(self.total.max(1)))
-            .try_into()
-            .unwrap_or(100)
-    }
-}
-
-/// The data folder of a server, if the server is on this machine: only there its disk can be seen.
-pub(crate) async fn data_folder(session: &mut Session) -> Option<PathBuf> {
-    let sql = "select @@global.datadir, @@global.server_uuid";
-    let rows = session.rows("ask for the data folder", sql).await.ok()?;
-    let row = rows.first()?;
-    let (folder, uuid) = (PathBuf::from(text(row, 0)?), text(row, 1)?);
-    let named = std::fs::read_to_string(folder.join("auto.cnf")).ok()?;
-    named.contains(&uuid).then_some(folder)
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ impl Comparison<'_> {
         let seen = pair.source.gtid_executed().await?;
         let mut applied = self.applied.clone();
         let limit = self.job.limits.converge_bound;
+        let since = tokio::time::Instant::now();
         let waited = tokio::time::timeout(limit, applied.wait_for(|set| set.contains(&seen)));
         tokio::select! {
             biased;
@@ -73,8 +74,8 @@ impl Comparison<'_> {
                 Ok(Ok(_)) => Ok(()),
                 // The applier ended: its own error says why.
                 Ok(Err(_)) => Err(MoveError::Stopped),
-                Err(_) => Err(match self.throttle.reason() {
-                    // To be held back is not to be slow.
+                Err(_) => Err(match self.throttle.reason_since(since) {
+                    // To be held back, now and then or all the time, is not to be slow.
                     Some(reason) => MoveError::Waits(format!("held back because {reason}")),
                     None => MoveError::Bound(format!(
                         "the target did not follow the source within {} s while both were compared",

@@ -58,7 +58,7 @@ impl Driver {
         let Hands { tables, tail, .. } = hands;
         let throttle = Throttle::start(job);
         let copying = step!(Step::Copy => {
-            copy::copy_all(job, tables, &throttle).await
+            copy::copy_all(job, tables, throttle).await
         });
         tokio::select! {
             done = copying => done?,

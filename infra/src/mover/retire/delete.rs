@@ -43,7 +43,7 @@ impl Deletion<'_> {
         let limits = &self.job.limits;
         let mut rows = limits.chunk_rows_min.max(1);
         loop {
-            throttle.pass().await?;
+            throttle.pass_gently().await?;
             session.awake().await?;
             let any = format!(
                 "select 1 {} where shop_id = {} limit 1",
@@ -66,9 +66,10 @@ impl Deletion<'_> {
             let gone = session.exec("delete rows", &sql).await?;
             let took = began.elapsed();
             session.commit().await?;
+            throttle.worked(took);
             Progress::add(&self.job.progress.rows_deleted, gone);
             let (least, most) = (limits.chunk_rows_min.max(1), limits.chunk_rows_max.max(1));
-            rows = sized(rows, took, limits.chunk_time).clamp(least.min(most), most);
+            rows = sized(rows, took, throttle.piece()).clamp(least.min(most), most);
         }
     }
 

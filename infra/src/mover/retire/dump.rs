@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -214,10 +214,12 @@ async fn write_table(
     };
     let (mut count, mut after) = (0, None);
     loop {
-        throttle.pass().await?;
+        throttle.pass_gently().await?;
         session.awake().await?;
         let range = table.key_range(job.shop, after.as_ref(), None);
+        let began = Instant::now();
         let rows = table::read(session, table, &range, limit).await?;
+        throttle.worked(began.elapsed());
         let more = rows.cut || rows.count >= job.limits.chunk_rows_max;
         count += rows.count;
         after = rows.last.clone();

@@ -3,6 +3,7 @@
 use super::{COMMIT_LIMIT, Session, bytes, literal, number, text};
 use crate::mover::error::MoveError;
 use crate::mover::job::Job;
+use crate::mover::progress::Progress;
 
 impl Session {
     /// Begins a transaction; homes are changed in such a one, by `home.rs` alone.
@@ -57,6 +58,7 @@ impl Session {
                 found,
             });
         }
+        Progress::add(&job.progress.transactions, 1);
         self.mark(job, part, at).await
     }
 

@@ -77,8 +77,8 @@ async fn a_server_that_hangs_counts_for_nothing() {
     assert!(asked.look(What::Executed).await.is_none());
     assert_eq!(began.elapsed(), Duration::ZERO);
 
-    let looks = Looks::default();
-    let slot = Slot::new(&looks);
+    let (looks, last) = (Looks::default(), Last::default());
+    let slot = Slot::new(&looks, &last);
     slot.say(Some("it was late".into()));
     let samples = Arc::new(Mutex::new(Samples::default()));
     tokio::select! {

@@ -85,12 +85,14 @@ impl<'a> Plan<'a> {
 
     async fn work(&self, pair: &mut Pair) -> Result<(), MoveError> {
         loop {
-            self.comparison.throttle.pass().await?;
+            self.comparison.throttle.pass_gently().await?;
             pair.awake().await?;
             let Some(chunk) = self.take(pair).await? else {
                 return Ok(());
             };
+            let began = Instant::now();
             self.compare(pair, chunk).await?;
+            self.comparison.throttle.worked(began.elapsed());
         }
     }
 
@@ -105,6 +107,7 @@ impl<'a> Plan<'a> {
         let began = Instant::now();
         let rows = self.read(pair, table, &mut next).await?;
         let took = began.elapsed();
+        self.comparison.throttle.worked(took);
         let whole = (rows.len() as u64) < next.rows || table.key.len() == 1;
         let upto = match rows.last().filter(|_| !whole) {
             Some(row) => {
@@ -120,7 +123,7 @@ impl<'a> Plan<'a> {
         };
         if upto.is_some() {
             next.after = upto;
-            let rows = sized(next.rows, took, job.limits.chunk_time);
+            let rows = sized(next.rows, took, self.comparison.throttle.piece());
             next.rows = rows.min(most_rows(self.comparison, table));
         } else {
             next.table += 1;
