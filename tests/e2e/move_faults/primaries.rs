@@ -100,8 +100,8 @@ async fn new_term(lanes: &Lanes<'_>, pod: u32) -> Result<()> {
     named.wants(200).map(drop)
 }
 
-/// Each move that could still be undone says that it began again, and where. One inside of its fence may have lost that to
-/// the dead server before the catalog was told of the new primary: it says so, and begins again with the new one.
+/// Each move that could still be undone says that it began again, and where. Where the dead server came first, its run ended
+/// by that, and the next one may have begun when the catalog named the new primary already: then it was only taken up again.
 pub(super) async fn begun_again(lanes: &Lanes<'_>, told_first: bool) -> Result<()> {
     for lane in &lanes.lanes {
         let notes = lanes.notes(lane).await?;
@@ -112,13 +112,14 @@ pub(super) async fn begun_again(lanes: &Lanes<'_>, told_first: bool) -> Result<(
                 |note: &str| note.contains("primary changed") || note.contains("primary of pod");
             notes.any(|note| note.starts_with(&begins) && says(note))
         };
+        let taken_up = |note: &&String| note.contains("taken up by");
+        let again = !told_first && notes.iter().filter(taken_up).count() > 1;
         let began = match lane.held {
             // It begins with whatever primary there is.
             Held::Preparing => true,
-            Held::Copying => told("copying") || told("catching_up"),
-            Held::Fenced | Held::Cutover if !told_first => true,
+            Held::Copying => told("copying") || told("catching_up") || again,
             Held::CatchingUp | Held::Verifying | Held::Fenced | Held::Cutover => {
-                told("catching_up")
+                told("catching_up") || again
             }
             Held::Switched | Held::Observing | Held::Retiring => {
                 let back = notes
