@@ -56,9 +56,8 @@ impl Driver {
             return Err(MoveError::Stopped);
         };
         let Hands { tables, tail, .. } = hands;
-        let throttle = Throttle::start(job);
         let copying = step!(Step::Copy => {
-            copy::copy_all(job, tables, throttle).await
+            copy::copy_all(job, tables, Throttle::start(job)).await
         });
         tokio::select! {
             done = copying => done?,
