@@ -11,9 +11,8 @@ use tokio::time::Instant;
 
 use super::error::MoveError;
 use super::home::{Change, HomeRow};
-use super::job::Job;
+use super::job::{End, Job};
 use super::run::{Gate, Mover, Turn};
-use super::session::Session;
 use super::step::{Step, step};
 use crate::catalog::{MoveDetail, MoveRow, ShopRef};
 
@@ -25,7 +24,7 @@ mod prepare;
 mod follow;
 // What a run leaves to the next one.
 mod kept;
-// The source's home: who holds it up.
+// A home: who holds it up.
 mod door;
 // The fence, and the hand-over inside it.
 mod fence;
@@ -216,22 +215,27 @@ impl Driver {
         Ok(home)
     }
 
-    /// A change of the source's home that ends what holds it up for too long.
+    /// A change of the source's home.
     async fn at_source(&self, at: Step, change: &Change) -> Result<Option<HomeRow>, MoveError> {
-        let mut door = Door::open(&self.job, &self.job.source).await?;
-        let (row, _) = door.change(&self.job, at, change).await?;
-        door.close().await;
-        Ok(row)
+        self.at_home(&self.job.source, at, change).await
     }
 
+    /// A change of the target's home.
     async fn at_target(&self, at: Step, change: &Change) -> Result<Option<HomeRow>, MoveError> {
-        let mut session = Session::open(&self.job, &self.job.target).await?;
-        let job = &self.job;
-        let row = step!(at => {
-            super::home::change(&mut session, job, change).await
-        })
-        .await?;
-        session.close().await;
+        self.at_home(&self.job.target, at, change).await
+    }
+
+    /// A change of a home that ends what holds it up for too long: a write of the shop, or the transaction of a mover that
+    /// was frozen inside of it, while the shop may be waiting for its next owner.
+    async fn at_home(
+        &self,
+        end: &End,
+        at: Step,
+        change: &Change,
+    ) -> Result<Option<HomeRow>, MoveError> {
+        let mut door = Door::open(&self.job, end).await?;
+        let (row, _) = door.change(&self.job, at, change).await?;
+        door.close().await;
         Ok(row)
     }
 

@@ -1,6 +1,6 @@
-//! The source's home, from outside: a change of it waits for the shop's writes in flight, and a second connection sees
-//! whose they are. A write that holds the home for longer than it may take is ended: its process is frozen or gone, and
-//! it was never acknowledged.
+//! A home, from outside: a change of it waits for the shop's writes in flight and for the transactions of an earlier mover,
+//! and a second connection sees whose they are. What holds the home for longer than a write may take is ended: its process
+//! is frozen or gone, and it was never acknowledged.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn look(watch: &mut Session, job: &Job, own: u64, waited: &mut Waited) {
                     tracing::warn!(
                         shop = job.shop.get(),
                         session = id,
-                        "a write that holds the home is ended"
+                        "a transaction that holds the home is ended"
                     );
                     if watch
                         .exec("end a session", &format!("kill {id}"))
