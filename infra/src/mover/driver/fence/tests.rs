@@ -74,7 +74,7 @@ async fn who_cannot_use_a_turn_passes_it_on() {
         // Behind the slow one in the queue.
         sleep(Duration::from_secs(1)).await;
         drop(turn);
-        let permit = all.acquire().await.unwrap();
+        let permit = timeout(LONG, all.acquire()).await.unwrap();
         let at = begun.elapsed();
         drop(permit);
         at
