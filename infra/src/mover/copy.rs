@@ -23,11 +23,10 @@ use super::session::{Session, bytes, text};
 use super::step::{Step, step};
 use super::table::{Key, Limit, Rows, Table, load, read, unchanged};
 use super::throttle::Throttle;
+use super::verify::sized;
 
 /// Rows of a table's first chunk: nothing is known of their cost yet.
 const FIRST_ROWS: u64 = 1_000;
-/// A chunk may be so many times larger than the one before; a quick one may have been lucky.
-const GROWTH: u64 = 2;
 /// How often a chunk is written again after a deadlock or a lock that did not come.
 const TRIES: u32 = 5;
 /// The mark of a table that is there whole.
@@ -243,7 +242,9 @@ impl Reader<'_> {
                 keys: false,
             };
             let range = table.key_range(job.shop, stand.key.as_ref(), None);
+            let began = Instant::now();
             let rows = read(source, table, &range, limit).await?;
+            self.shared.throttle.worked(began.elapsed());
             let whole = !rows.cut && rows.count < wanted;
             let mut next = stand.clone();
             if let Some(average) = rows.bytes().checked_div(rows.count) {
@@ -293,7 +294,7 @@ async fn load_chunks(
             step!(Step::CopyChunk => load_chunk(shared, &mut target, slot, &chunk).await).await?;
         let course = &shared.courses[chunk.table];
         shared.throttle.worked(took);
-        let next = adapt(chunk.rows.count, took, shared.throttle.piece());
+        let next = sized(chunk.rows.count, took, shared.throttle.piece());
         course.rows_next.store(next, Ordering::Relaxed);
         course.open.lock().remove(&chunk.number);
         Progress::add(&job.progress.rows_copied, chunk.rows.count);
@@ -357,14 +358,6 @@ async fn finish(shared: &Shared, target: &mut Session) -> Result<(), MoveError> 
     Ok(())
 }
 
-/// How many rows the next chunk shall have, for it to take the time that is aimed at.
-fn adapt(rows: u64, took: Duration, aim: Duration) -> u64 {
-    let took = took.as_micros().max(1);
-    let next = u128::from(rows) * aim.as_micros() / took;
-    let next = u64::try_from(next).unwrap_or(u64::MAX);
-    next.clamp((rows / GROWTH).max(1), rows.saturating_mul(GROWTH).max(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,15 +379,5 @@ mod tests {
             assert_eq!(Stand::from_bytes(&stand.to_bytes()), Some(stand));
         }
         assert_eq!(Stand::from_bytes(b"short"), None);
-    }
-
-    #[test]
-    fn chunks_grow_and_shrink_towards_the_time() {
-        let aim = Duration::from_millis(100);
-        assert_eq!(adapt(1_000, Duration::from_millis(100), aim), 1_000);
-        assert_eq!(adapt(1_000, Duration::from_millis(125), aim), 800);
-        assert_eq!(adapt(1_000, Duration::from_millis(1), aim), 2_000);
-        assert_eq!(adapt(1_000, Duration::from_secs(9), aim), 500);
-        assert_eq!(adapt(1, Duration::from_secs(9), aim), 1);
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::error::MoveError;
 use super::home::{Change, HomeRow};
 use super::job::{End, Job};
-use super::run::{Gate, Mover, Turn};
+use super::run::{Caps, Gate, Mover, Turn};
 use super::step::{Step, step};
 use crate::catalog::{MoveDetail, MoveRow, ShopRef};
 
@@ -71,6 +71,8 @@ pub(super) struct Driver {
     incoming: Option<Instant>,
     /// A turn among those that copy.
     turn: Option<Turn>,
+    /// One among those whose source is watched when they have copied, until the move is over.
+    watch: Option<Turn>,
     /// What works on the rows.
     hands: Option<Hands>,
     /// Whether everything is there that a run needs before it touches a row.
@@ -98,6 +100,7 @@ impl Driver {
             target_taken: false,
             incoming: None,
             turn: None,
+            watch: None,
             hands: None,
             ready: false,
         };
@@ -114,6 +117,7 @@ impl Driver {
     /// Drives until the move is over.
     pub(super) async fn drive(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         loop {
+            self.keep_watch();
             match self.row.state {
                 MoveState::Preparing => Box::pin(self.prepare()).await?,
                 MoveState::Copying => Box::pin(self.copy()).await?,
@@ -241,22 +245,62 @@ impl Driver {
 
     /// Waits for a turn among those that copy.
     async fn take_turn(&mut self) -> Result<(), MoveError> {
-        if self.turn.is_some() {
-            return Ok(());
+        if self.turn.is_none() {
+            let pods = [self.job.source.pod, self.job.target.pod];
+            self.turn = Some(self.turn_of(|mover| &mover.caps, pods).await?);
         }
+        Ok(())
+    }
+
+    /// Waits for one among those that are observed later: after the hand-over nothing waits any more.
+    async fn take_watch(&mut self) -> Result<(), MoveError> {
+        if self.watch.is_none() {
+            let pods = [self.job.source.pod; 2];
+            self.watch = Some(self.turn_of(|mover| &mover.watches, pods).await?);
+        }
+        Ok(())
+    }
+
+    /// A move that an earlier run brought past `preparing` has one, whether there is room or not.
+    fn keep_watch(&mut self) {
+        match self.row.state {
+            MoveState::Copying
+            | MoveState::CatchingUp
+            | MoveState::Verifying
+            | MoveState::Fenced
+            | MoveState::Cutover
+            | MoveState::Observing
+            | MoveState::Retiring => {
+                if self.watch.is_none() {
+                    let pods = [self.job.source.pod; 2];
+                    self.watch = Some(self.mover.watches.give(self.job.id, pods));
+                }
+            }
+            MoveState::Preparing => {}
+            MoveState::Paused
+            | MoveState::Failed
+            | MoveState::Aborting
+            | MoveState::Done
+            | MoveState::Aborted => self.watch = None,
+        }
+    }
+
+    /// Waits for a turn, and says for what.
+    async fn turn_of(
+        &mut self,
+        caps: impl Fn(&Mover) -> &Caps,
+        pods: [PodId; 2],
+    ) -> Result<Turn, MoveError> {
         let mover = Arc::clone(&self.mover);
-        let pods = [self.job.source.pod, self.job.target.pod];
-        let id = self.job.id;
-        let turn = match mover.caps.try_take(id, pods) {
-            Ok(turn) => turn,
+        let (caps, id) = (caps(&mover), self.job.id);
+        match caps.try_take(id, pods) {
+            Ok(turn) => Ok(turn),
             Err(full) => {
                 self.waits(Some(full)).await?;
-                let turn = mover.caps.take(id, pods).await;
+                let turn = caps.take(id, pods).await;
                 self.waits(None).await?;
-                turn
+                Ok(turn)
             }
-        };
-        self.turn = Some(turn);
-        Ok(())
+        }
     }
 }

@@ -131,6 +131,11 @@ impl Feed {
         Ok(())
     }
 
+    /// Waits until it ends, and says why. Never, as long as all is well.
+    pub(crate) async fn watch(&self) -> MoveError {
+        self.follow.watch().await
+    }
+
     /// How many keys wait.
     pub(crate) fn pending(&self) -> u64 {
         self.state.lock().pending()

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -61,4 +62,6 @@ pub(crate) struct End {
     pub(crate) user: String,
     /// Its password, read for this run.
     pub(crate) password: SecretString,
+    /// Transactions that moves of this server have committed at the pod: what tells them from those of its shops.
+    pub(crate) commits: Arc<AtomicU64>,
 }

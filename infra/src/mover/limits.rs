@@ -43,6 +43,9 @@ const THROTTLE_BOUND: Duration = Duration::from_secs(600);
 /// Open moves that copy, at a pod and in all, of one control server.
 const MOVES_PER_POD: usize = 2;
 const MOVES_MAX: usize = 8;
+/// Moves of one source that are observed at once: each holds a connection to its primary, which has about 150 of them, most
+/// of them its pod's.
+const OBSERVED_PER_POD: usize = 16;
 /// Fences at once of one control server: each parks requests at every edge.
 const FENCES_MAX: usize = 2;
 /// A holder that does not renew for that long is dead or cut off: half of the park window is left for the next one.
@@ -76,6 +79,7 @@ pub struct MoveLimits {
     pub throttle_bound: Duration,
     pub moves_per_pod: usize,
     pub moves_max: usize,
+    pub observed_per_pod: usize,
     pub fences_max: usize,
     pub lease: Duration,
     pub observe: Duration,
@@ -105,6 +109,7 @@ impl Default for MoveLimits {
             throttle_bound: THROTTLE_BOUND,
             moves_per_pod: MOVES_PER_POD,
             moves_max: MOVES_MAX,
+            observed_per_pod: OBSERVED_PER_POD,
             fences_max: FENCES_MAX,
             lease: LEASE,
             observe: OBSERVE,
@@ -149,6 +154,7 @@ impl MoveLimits {
             throttle_bound: s.within("throttle_bound", THROTTLE_BOUND, second..=day),
             moves_per_pod: s.within("moves_per_pod", MOVES_PER_POD, 1..=1_000),
             moves_max: s.within("moves_max", MOVES_MAX, 1..=10_000),
+            observed_per_pod: s.within("observed_per_pod", OBSERVED_PER_POD, 1..=1_000),
             fences_max: s.within("fences_max", FENCES_MAX, 1..=1_000),
             // Half of the park window is left for the next holder.
             lease: s.within("lease", LEASE, 500 * ms..=3 * second),

@@ -27,8 +27,6 @@ pub(crate) struct Progress {
     pub(crate) rows_compared: AtomicU64,
     /// Rows deleted at the source (retiring) or the target (after an abort).
     pub(crate) rows_deleted: AtomicU64,
-    /// Transactions begun at either pod: what tells the move's own from those of shops.
-    pub(crate) transactions: AtomicU64,
     /// Time spent waiting because of the throttle, in ms.
     pub(crate) throttled_ms: AtomicU64,
     /// What the throttle waits for just now.

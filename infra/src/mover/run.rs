@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use shared::ShopId;
+use parking_lot::Mutex;
 use shared::moves::{MoveId, MoveState};
+use shared::{PodId, ShopId};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +23,7 @@ use super::retire;
 use crate::catalog::{Catalog, CatalogError};
 use crate::pod_store::PodStore;
 
-// Turns of moves that copy, by pod and in the fleet.
+// How many moves do what at once, by pod and in the fleet.
 mod caps;
 // What keeps a lease and hears of orders.
 mod keeper;
@@ -54,7 +56,14 @@ pub(crate) struct Mover {
     /// This process holds the catalog's lock alone: a lease that it finds is a dead process's.
     pub(super) force: bool,
     pub(super) moves: Arc<Moves>,
+    /// Moves that copy.
     pub(super) caps: Caps,
+    /// Moves whose source is watched after the hand-over.
+    pub(super) watches: Caps,
+    /// Copies that are dumped and deleted.
+    pub(super) clearings: Caps,
+    /// Transactions of moves at each pod.
+    commits: Mutex<BTreeMap<PodId, Arc<AtomicU64>>>,
     /// Fences at once, of those that their movers may still end by themselves.
     pub(super) fences: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
@@ -78,7 +87,10 @@ impl Mover {
             holder,
             force,
             moves,
-            caps: Caps::new(limits.moves_per_pod, limits.moves_max),
+            caps: Caps::copying(&limits),
+            watches: Caps::watching(&limits),
+            clearings: Caps::clearing(&limits),
+            commits: Mutex::default(),
             fences: Arc::new(Semaphore::new(limits.fences_max)),
             limits,
             stop: CancellationToken::new(),
@@ -93,6 +105,11 @@ impl Mover {
             source,
         })?;
         Ok(dir)
+    }
+
+    /// Counts the transactions of all moves at a pod.
+    pub(super) fn commits(&self, pod: PodId) -> Arc<AtomicU64> {
+        Arc::clone(self.commits.lock().entry(pod).or_default())
     }
 
     pub(super) fn lease_ms(&self) -> u64 {

@@ -23,8 +23,6 @@ pub(crate) const STRAYS_KEPT: usize = 100;
 /// How often it is noted how far a watcher came: one that takes the move up reads no more again than that. A note is a
 /// write of the catalog.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
-/// How often a watcher that only waits looks again; the end of the task wakes it at once.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Watches until it is dropped.
 #[derive(Debug)]
@@ -100,11 +98,7 @@ impl Tail {
 
     /// Waits until it ends, and says why. Never, as long as all is well.
     pub(crate) async fn watch(&self) -> MoveError {
-        loop {
-            if let Err(fault) = self.follow.wait(LOOK_AGAIN, |_| false).await {
-                return fault;
-            }
-        }
+        self.follow.watch().await
     }
 
     /// Waits until all of a set has been read: nothing foreign was in it, or it is told.

@@ -43,58 +43,53 @@ use pace::{Others, Pace};
 
 /// What stands in the way at each server that is watched.
 type Looks = Arc<Mutex<Vec<Option<String>>>>;
-/// What stood in the way last, and when that was seen.
-type Last = Arc<Mutex<Option<(Instant, String)>>>;
 
 /// Watches pods of a move while it is kept.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     job: Job,
     looks: Looks,
-    last: Last,
     pace: Pace,
     _tasks: JoinSet<()>,
 }
 
 impl Throttle {
-    /// Begins to watch both pods. Only the target's transactions are this move's too.
+    /// Begins to watch both pods.
     pub(crate) fn start(job: &Job) -> Self {
-        let ends = [(&job.source, Wrote::Nothing), (&job.target, Wrote::Rows)];
-        Self::of(job, &ends, Disk::Counts)
+        Self::of(job, &[&job.source, &job.target], Disk::Counts)
     }
 
     /// For what only reads or deletes at one pod: the other does not matter, and on a full disk deleting makes room.
     pub(crate) fn deleting(job: &Job, end: &End) -> Self {
-        Self::of(job, &[(end, Wrote::Rows)], Disk::IsNothing)
+        Self::of(job, &[end], Disk::IsNothing)
     }
 
-    fn of(job: &Job, ends: &[(&End, Wrote)], disk: Disk) -> Self {
-        let (looks, last) = (Looks::default(), Last::default());
+    fn of(job: &Job, ends: &[&End], disk: Disk) -> Self {
+        let looks = Looks::default();
         let pace = Pace::new(job.limits.nice_ratio);
         let mut tasks = JoinSet::new();
-        for (end, wrote) in ends {
+        for end in ends {
             let samples = Arc::new(Mutex::new(Samples::default()));
             let primary = Asked::new(job, end, &end.primary);
             tasks.spawn(watch_primary(
                 primary,
                 disk,
                 Arc::clone(&samples),
-                Slot::new(&looks, &last),
-                (*wrote, pace.pod()),
+                Slot::new(&looks),
+                pace.pod(),
             ));
             for address in &end.replicas {
                 let replica = Asked::new(job, end, address);
                 tasks.spawn(watch_replica(
                     replica,
                     Arc::clone(&samples),
-                    Slot::new(&looks, &last),
+                    Slot::new(&looks),
                 ));
             }
         }
         Self {
             job: job.clone(),
             looks,
-            last,
             pace,
             _tasks: tasks,
         }
@@ -103,14 +98,6 @@ impl Throttle {
     /// What stands in the way now.
     pub(crate) fn reason(&self) -> Option<String> {
         self.looks.lock().iter().find_map(Clone::clone)
-    }
-
-    /// What stood in the way at some time since then.
-    pub(crate) fn reason_since(&self, since: Instant) -> Option<String> {
-        let last = self.last.lock();
-        last.as_ref()
-            .filter(|(at, _)| *at >= since)
-            .map(|(_, reason)| reason.clone())
     }
 
     /// Comes back when nothing stands in the way; past the bound with an error that says what did.
@@ -148,7 +135,7 @@ impl Throttle {
             }
             tokio::select! {
                 () = self.job.stop.cancelled() => return Err(MoveError::Stopped),
-                () = sleep(rest) => {}
+                () = sleep(rest.min(PASS_EVERY)) => {}
             }
         }
     }
@@ -164,35 +151,23 @@ impl Throttle {
     }
 }
 
-/// What a move does at a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrote {
-    Rows,
-    Nothing,
-}
-
 /// Where one server's reason stands.
 struct Slot {
     looks: Looks,
-    last: Last,
     at: usize,
 }
 
 impl Slot {
-    fn new(looks: &Looks, last: &Last) -> Self {
+    fn new(looks: &Looks) -> Self {
         let mut all = looks.lock();
         all.push(None);
         Self {
             looks: Arc::clone(looks),
-            last: Arc::clone(last),
             at: all.len() - 1,
         }
     }
 
     fn say(&self, found: Option<String>) {
-        if let Some(reason) = &found {
-            *self.last.lock() = Some((Instant::now(), reason.clone()));
-        }
         if let Some(look) = self.looks.lock().get_mut(self.at) {
             *look = found;
         }
@@ -299,7 +274,7 @@ async fn watch_primary(
     disk: Disk,
     samples: Arc<Mutex<Samples>>,
     slot: Slot,
-    (wrote, mut others): (Wrote, Others),
+    mut others: Others,
 ) {
     let pod = primary.end.pod;
     // Without a folder no disk is looked at.
@@ -316,10 +291,7 @@ async fn watch_primary(
             primary.pause().await;
             continue;
         };
-        let ours = match wrote {
-            Wrote::Rows => primary.job.progress.transactions.load(Ordering::Relaxed),
-            Wrote::Nothing => 0,
-        };
+        let ours = primary.end.commits.load(Ordering::Relaxed);
         others.seen(Instant::now(), executed.count(), ours);
         samples.lock().add(Instant::now(), executed);
         let limits = &primary.job.limits;

@@ -64,25 +64,31 @@ impl Comparison<'_> {
     pub(super) async fn settled(&self, pair: &mut Pair) -> Result<(), MoveError> {
         let seen = pair.source.gtid_executed().await?;
         let mut applied = self.applied.clone();
-        let limit = self.job.limits.converge_bound;
-        let since = tokio::time::Instant::now();
-        let waited = tokio::time::timeout(limit, applied.wait_for(|set| set.contains(&seen)));
-        tokio::select! {
-            biased;
-            () = self.job.stop.cancelled() => Err(MoveError::Stopped),
-            waited = waited => match waited {
-                Ok(Ok(_)) => Ok(()),
-                // The applier ended: its own error says why.
-                Ok(Err(_)) => Err(MoveError::Stopped),
-                Err(_) => Err(match self.throttle.reason_since(since) {
-                    // To be held back, now and then or all the time, is not to be slow.
-                    Some(reason) => MoveError::Waits(format!("held back because {reason}")),
-                    None => MoveError::Bound(format!(
-                        "the target did not follow the source within {} s while both were compared",
-                        limit.as_secs()
-                    )),
-                }),
-            },
+        let limits = &self.job.limits;
+        let (began, mut held) = (Instant::now(), Duration::ZERO);
+        loop {
+            let looked = Instant::now();
+            let follows = applied.wait_for(|set| set.contains(&seen));
+            tokio::select! {
+                biased;
+                () = self.job.stop.cancelled() => return Err(MoveError::Stopped),
+                // Without a sender the applier has ended: its own error says why.
+                followed = follows => return followed.map(drop).map_err(|_| MoveError::Stopped),
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+            // To be held back is not to be slow; it has a bound of its own.
+            if let Some(reason) = self.throttle.reason() {
+                held += looked.elapsed();
+                if held > limits.throttle_bound {
+                    return Err(MoveError::Waits(format!("held back because {reason}")));
+                }
+            }
+            if began.elapsed().saturating_sub(held) > limits.converge_bound {
+                return Err(MoveError::Bound(format!(
+                    "the target did not follow the source within {} s while both were compared",
+                    limits.converge_bound.as_secs()
+                )));
+            }
         }
     }
 }

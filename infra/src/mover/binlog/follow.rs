@@ -22,6 +22,8 @@ use crate::mover::table::Key;
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 /// Between two tries.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// How often one that only waits looks again; the end of the task wakes it at once.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// After so many events other tasks have their turn, also where all events are in memory already.
 const TURN_EVENTS: usize = 256;
 
@@ -124,6 +126,15 @@ impl Follow {
                 // The task is gone: what it left is told by the next look.
                 Ok(Ok(()) | Err(_)) => {}
                 Err(_) => return Ok(false),
+            }
+        }
+    }
+
+    /// Waits until it ends, and says why. Never, as long as all is well.
+    pub(crate) async fn watch(&self) -> MoveError {
+        loop {
+            if let Err(fault) = self.wait(LOOK_AGAIN, |_| false).await {
+                return fault;
             }
         }
     }

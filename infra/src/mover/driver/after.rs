@@ -68,6 +68,8 @@ impl Driver {
         loop {
             self.read_to_the_end(&tail).await?;
             self.wait_for_word().await?;
+            let pods = [self.job.source.pod; 2];
+            let _turn = self.turn_of(|mover| &mover.clearings, pods).await?;
             if self.retire_rows(&tables, &tail).await? {
                 break;
             }

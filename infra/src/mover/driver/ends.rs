@@ -111,5 +111,6 @@ pub(in crate::mover) async fn end_of(mover: &Arc<Mover>, pod: PodId) -> Result<E
         term,
         user: Account::Operator.user().to_owned(),
         password,
+        commits: mover.commits(pod),
     })
 }

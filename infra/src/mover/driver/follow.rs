@@ -55,12 +55,19 @@ impl Driver {
         let (job, Some(hands)) = (&self.job, &mut self.hands) else {
             return Err(MoveError::Stopped);
         };
-        let Hands { tables, tail, .. } = hands;
+        let Hands {
+            tables, feed, tail, ..
+        } = hands;
+        let Some(feed) = feed else {
+            return Err(MoveError::Stopped);
+        };
         let copying = step!(Step::Copy => {
             copy::copy_all(job, tables, Throttle::start(job)).await
         });
         tokio::select! {
             done = copying => done?,
+            // A binlog that cannot be followed any more is told now, not when all is copied.
+            fault = feed.watch() => return Err(fault),
             fault = tail.watch() => return Err(fault),
         }
         let detail = self.counted();

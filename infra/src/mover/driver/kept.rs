@@ -131,6 +131,7 @@ mod tests {
             term: 1,
             user: "nobody".into(),
             password: String::new().into(),
+            commits: Arc::default(),
         };
         Job {
             id: shared::moves::MoveId::random(),

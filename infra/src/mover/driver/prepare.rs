@@ -19,6 +19,7 @@ use crate::mover::{leftover, preflight};
 impl Driver {
     /// Finds everything that stands against the move, then makes room for the shop at the target.
     pub(super) async fn prepare(&mut self) -> Result<(), MoveError> {
+        self.take_watch().await?;
         self.take_turn().await?;
         self.take_source().await?;
         self.take_target().await?;

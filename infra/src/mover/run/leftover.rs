@@ -103,6 +103,7 @@ async fn is_silent(mover: &Arc<Mover>, id: MoveId) -> bool {
 
 async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
     let of_move = mover.catalog.move_row(&MoveRef::Id(left.id)).await?;
+    let _turn = mover.clearings.take(left.id, [left.pod; 2]).await;
     let job = if left.pod == of_move.source {
         Box::pin(clear_source(mover, left, of_move)).await?
     } else {

@@ -1,9 +1,10 @@
 //! Transactions of a mover: each holds the home, which must name the move and the owner, and writes the move's mark.
 
+use std::sync::atomic::Ordering;
+
 use super::{COMMIT_LIMIT, Session, bytes, literal, number, text};
 use crate::mover::error::MoveError;
 use crate::mover::job::Job;
-use crate::mover::progress::Progress;
 
 impl Session {
     /// Begins a transaction; homes are changed in such a one, by `home.rs` alone.
@@ -58,7 +59,6 @@ impl Session {
                 found,
             });
         }
-        Progress::add(&job.progress.transactions, 1);
         self.mark(job, part, at).await
     }
 
@@ -102,9 +102,9 @@ impl Session {
     /// Commits, and waits for the acknowledgement. After an error nobody knows whether it is committed: what the mark
     /// says decides.
     pub(crate) async fn commit(&mut self) -> Result<(), MoveError> {
-        self.exec_within("commit", "commit", COMMIT_LIMIT)
-            .await
-            .map(drop)
+        self.exec_within("commit", "commit", COMMIT_LIMIT).await?;
+        self.end.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Undoes the transaction.

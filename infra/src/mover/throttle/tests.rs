@@ -44,6 +44,7 @@ fn deaf(port: u16) -> (Job, End) {
         term: 1,
         user: "nobody".into(),
         password: String::new().into(),
+        commits: Arc::default(),
     };
     let job = Job {
         id: shared::moves::MoveId::random(),
@@ -77,8 +78,8 @@ async fn a_server_that_hangs_counts_for_nothing() {
     assert!(asked.look(What::Executed).await.is_none());
     assert_eq!(began.elapsed(), Duration::ZERO);
 
-    let (looks, last) = (Looks::default(), Last::default());
-    let slot = Slot::new(&looks, &last);
+    let looks = Looks::default();
+    let slot = Slot::new(&looks);
     slot.say(Some("it was late".into()));
     let samples = Arc::new(Mutex::new(Samples::default()));
     tokio::select! {
