@@ -1,6 +1,6 @@
 //! The parked requests of all shops, and what they share: room, and the slots of the pods. Pure, like the queues.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use shared::{Epoch, PodId, ShopId};
@@ -30,12 +30,12 @@ pub(crate) struct Lot {
     bytes: usize,
     /// Requests on their way through an open gate, by pod.
     slots: HashMap<PodId, usize>,
-    /// Shops whose next request may go, in turn.
-    ring: VecDeque<ShopId>,
+    /// Shops whose next request may go, in turn, and the pod that keeps a slot free for it.
+    ring: VecDeque<(ShopId, Option<PodId>)>,
     /// Shops that wait for a slot of their pod.
     full: HashMap<PodId, VecDeque<ShopId>>,
-    /// Shops in either.
-    queued: HashSet<ShopId>,
+    /// Shops in either: the pod for whose slot one waits; `None` in the ring.
+    queued: HashMap<ShopId, Option<PodId>>,
     /// Periods that ended since they were last asked for.
     ended: Vec<(ShopId, Period)>,
 }
@@ -51,7 +51,7 @@ impl Lot {
             slots: HashMap::new(),
             ring: VecDeque::new(),
             full: HashMap::new(),
-            queued: HashSet::new(),
+            queued: HashMap::new(),
             ended: Vec::new(),
         }
     }
@@ -77,6 +77,19 @@ impl Lot {
         waker: Waker,
         now: Instant,
     ) -> Result<Number, Why> {
+        let seated = self.seat(refused, guest, waker, now);
+        // With or without a seat: it may have closed the gate.
+        self.run(refused.shop, now);
+        seated
+    }
+
+    fn seat(
+        &mut self,
+        refused: Refused,
+        guest: Guest,
+        waker: Waker,
+        now: Instant,
+    ) -> Result<Number, Why> {
         self.close(refused, now)?;
         self.make_room(refused.shop, guest, now)?;
         let number = self.next;
@@ -85,7 +98,6 @@ impl Lot {
         queue.sit(number, guest, waker, now);
         self.seats += 1;
         self.bytes += guest.bytes;
-        self.run(refused.shop, now);
         Ok(number)
     }
 
@@ -97,13 +109,15 @@ impl Lot {
         waker: Waker,
         now: Instant,
     ) -> Result<(), Why> {
-        self.close(refused, now)?;
-        let back = self.queue(refused, now).back(number, waker);
-        // A seat is taken away only for room.
-        let pod = back.map_err(|()| Why::All)?;
-        self.free(pod);
+        let closed = self.close(refused, now);
+        let back = closed.and_then(|()| {
+            let back = self.queue(refused, now).back(number, waker);
+            // A seat is taken away only for room.
+            self.free(back.map_err(|()| Why::All)?);
+            Ok(())
+        });
         self.run(refused.shop, now);
-        Ok(())
+        back
     }
 
     fn close(&mut self, refused: Refused, now: Instant) -> Result<(), Why> {
@@ -112,7 +126,7 @@ impl Lot {
         queue.known_at(refused.place);
         match refused.by_pod {
             Some((reason, sent)) => queue.close(reason, sent, &settings, now),
-            None => Ok(()),
+            None => queue.is_waited_for(),
         }
     }
 
@@ -121,7 +135,8 @@ impl Lot {
         queues.or_insert_with(|| Queue::new(refused.place, now))
     }
 
-    /// Sees to it that there is room. Where there is none in all, a shop with more than its share gives way.
+    /// Sees to it that there is room. Where there is none in all, a shop with more than its share gives way,
+    /// if its newest has what is missing.
     fn make_room(&mut self, shop: ShopId, guest: Guest, now: Instant) -> Result<(), Why> {
         let mine = self.queues.get(&shop).map_or(0, Queue::seats);
         if mine >= self.settings.shop_max {
@@ -134,13 +149,13 @@ impl Lot {
         } else {
             return Ok(());
         };
-        let largest = self.queues.values_mut().max_by_key(|queue| queue.waiting());
-        let largest = largest.filter(|queue| queue.waiting() > mine + 1);
-        let left = largest.map_or(Left::default(), |queue| queue.evict_newest(why, now));
+        let lacks = (self.bytes + guest.bytes).saturating_sub(self.settings.bytes_max);
+        let queues = self.queues.values_mut();
+        let larger = queues.filter(|q| q.waiting() > mine + 1 && q.newest_bytes() >= lacks);
+        let largest = larger.max_by_key(|queue| queue.waiting()).ok_or(why)?;
+        let left = largest.evict_newest(why, now);
         self.settle(left);
-        let room = self.seats < self.settings.all_max
-            && self.bytes + guest.bytes <= self.settings.bytes_max;
-        if room { Ok(()) } else { Err(why) }
+        Ok(())
     }
 
     /// The rest of a request's body has come.
@@ -230,24 +245,39 @@ impl Lot {
                 self.slots.remove(&pod);
             }
         }
-        if let Some(waiting) = self.full.get_mut(&pod) {
-            self.ring.extend(waiting.pop_front());
-            if waiting.is_empty() {
-                self.full.remove(&pod);
-            }
+        self.wake(pod);
+    }
+
+    /// Gives a free slot to the next shop that waits for one; [`Self::follow`] sees to it that it is taken, or passed on.
+    fn wake(&mut self, pod: PodId) {
+        if self.is_full(pod) {
+            return;
         }
+        let Some(waiting) = self.full.get_mut(&pod) else {
+            return;
+        };
+        if let Some(shop) = waiting.pop_front() {
+            self.queued.insert(shop, None);
+            self.ring.push_back((shop, Some(pod)));
+        }
+        if waiting.is_empty() {
+            self.full.remove(&pod);
+        }
+    }
+
+    fn is_full(&self, pod: PodId) -> bool {
+        let slots = self.slots.get(&pod).copied().unwrap_or(0);
+        slots >= self.settings.drain_pod_max
     }
 
     /// Sends all that may go, beginning with this shop's, and forgets what need not be known.
     fn run(&mut self, shop: ShopId, now: Instant) {
         if let Some(queue) = self.queues.get_mut(&shop) {
             queue.probe(&self.settings, now);
-            if queue.wants(&self.settings).is_some() && self.queued.insert(shop) {
-                self.ring.push_back(shop);
-            }
         }
-        while let Some(next) = self.ring.pop_front() {
-            self.follow(next, now);
+        self.line_up(shop);
+        while let Some((next, kept)) = self.ring.pop_front() {
+            self.follow(next, kept, now);
         }
         let Some(queue) = self.queues.get_mut(&shop) else {
             return;
@@ -260,23 +290,61 @@ impl Lot {
         }
     }
 
-    /// The next request of a shop whose turn it is.
-    fn follow(&mut self, shop: ShopId, now: Instant) {
-        let queue = self.queues.get_mut(&shop);
-        let wanted = queue.and_then(|queue| Some((queue.wants(&self.settings)?, queue)));
-        let Some((pod, queue)) = wanted else {
+    /// A shop is in turn if, and where, its next request may go.
+    fn line_up(&mut self, shop: ShopId) {
+        let queue = self.queues.get(&shop);
+        let wanted = queue.and_then(|queue| queue.wants(&self.settings));
+        if let Some(&Some(pod)) = self.queued.get(&shop)
+            && wanted != Some(pod)
+        {
             self.queued.remove(&shop);
-            return;
-        };
-        let slots = self.slots.entry(pod).or_insert(0);
-        if *slots >= self.settings.drain_pod_max {
-            self.full.entry(pod).or_default().push_back(shop);
-        } else if queue.follow(now) {
-            *slots += 1;
-            self.ring.push_back(shop);
-        } else {
-            self.queued.remove(&shop);
+            if let Some(waiting) = self.full.get_mut(&pod) {
+                waiting.retain(|other| *other != shop);
+                if waiting.is_empty() {
+                    self.full.remove(&pod);
+                }
+            }
         }
+        if wanted.is_some() && !self.queued.contains_key(&shop) {
+            self.queued.insert(shop, None);
+            self.ring.push_back((shop, None));
+        }
+    }
+
+    /// The next request of a shop whose turn it is. A slot that was kept free for it and that it does not take is the
+    /// next shop's.
+    fn follow(&mut self, shop: ShopId, kept: Option<PodId>, now: Instant) {
+        let taken = self.take_slot(shop, now);
+        if let Some(pod) = kept.filter(|_| kept != taken) {
+            self.wake(pod);
+        }
+    }
+
+    /// Sends the next request of a shop, if it wants to go and there is a slot; returns the pod of that.
+    fn take_slot(&mut self, shop: ShopId, now: Instant) -> Option<PodId> {
+        let queue = self.queues.get(&shop);
+        let wanted = queue.and_then(|queue| queue.wants(&self.settings));
+        if let Some(pod) = wanted
+            && self.is_full(pod)
+        {
+            self.full.entry(pod).or_default().push_back(shop);
+            self.queued.insert(shop, Some(pod));
+            return None;
+        }
+        let sent = wanted.filter(|_| {
+            let queue = self.queues.get_mut(&shop);
+            queue.is_some_and(|queue| queue.follow(now))
+        });
+        match sent {
+            Some(pod) => {
+                *self.slots.entry(pod).or_insert(0) += 1;
+                self.ring.push_back((shop, None));
+            }
+            None => {
+                self.queued.remove(&shop);
+            }
+        }
+        sent
     }
 
     /// The shops of which something is known.

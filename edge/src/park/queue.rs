@@ -145,6 +145,14 @@ impl Queue {
         }
     }
 
+    /// Whether a request may wait that was not sent.
+    pub(crate) fn is_waited_for(&self) -> Result<(), Why> {
+        match self.gate {
+            Gate::Open | Gate::Closed { .. } => Ok(()),
+            Gate::Shut { .. } => Err(Why::Fence),
+        }
+    }
+
     /// What a new request may do.
     pub(crate) fn arrive(
         &mut self,
@@ -362,6 +370,11 @@ impl Queue {
             absence.end(now);
         }
         Some(period)
+    }
+
+    /// Bytes that are kept for the newest that waits.
+    pub(crate) fn newest_bytes(&self) -> usize {
+        self.seats.newest_bytes()
     }
 
     pub(crate) fn waiting(&self) -> usize {

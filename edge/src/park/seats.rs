@@ -295,10 +295,20 @@ impl Seats {
         roles.map(|(since, _)| since + max).min()
     }
 
+    /// The newest that waits.
+    fn newest(&self) -> Option<Number> {
+        self.ready.iter().filter_map(BTreeSet::last).max().copied()
+    }
+
+    /// Bytes that are kept for it.
+    pub(crate) fn newest_bytes(&self) -> usize {
+        let seat = self.newest().and_then(|number| self.all.get(&number));
+        seat.map_or(0, |seat| seat.guest.bytes)
+    }
+
     /// Refuses the newest that waits.
     pub(crate) fn evict_newest(&mut self, why: Why, now: Instant) -> Left {
-        let newest = self.ready.iter().filter_map(BTreeSet::last).max().copied();
-        let Some(number) = newest else {
+        let Some(number) = self.newest() else {
             return Left::default();
         };
         for ready in &mut self.ready {

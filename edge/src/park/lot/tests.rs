@@ -82,8 +82,9 @@ impl Scene {
     fn try_park(&mut self, id: u64, reason: Reason, guest: Guest) -> Result<Client, Why> {
         let (waker, turn) = channel();
         let refused = self.refused(id, reason);
-        let number = self.lot.sit(refused, guest, waker, self.now)?;
-        let shop = shop(id);
+        let number = self.lot.sit(refused, guest, waker, self.now);
+        self.is_settled();
+        let (shop, number) = (shop(id), number?);
         Ok(Client { shop, number, turn })
     }
 
@@ -100,20 +101,45 @@ impl Scene {
         let refused = self.refused(client.shop.get(), Reason::Fenced);
         let (waker, turn) = channel();
         client.turn = turn;
-        self.lot.back(refused, client.number, waker, self.now)
+        let back = self.lot.back(refused, client.number, waker, self.now);
+        self.is_settled();
+        back
     }
 
     fn pass(&mut self, client: &Client) {
         self.lot.passed(client.shop, client.number, true, self.now);
+        self.is_settled();
     }
 
     fn leave(&mut self, client: &Client) {
         self.lot.leave(client.shop, client.number, self.now);
+        self.is_settled();
     }
 
     fn after(&mut self, ms: u64) -> Option<Instant> {
         self.now += Duration::from_millis(ms);
-        self.lot.advance(self.now)
+        let due = self.lot.advance(self.now);
+        self.is_settled();
+        due
+    }
+
+    /// Who may go went, or waits for a slot of that pod, of which none is free.
+    fn is_settled(&self) {
+        let lot = &self.lot;
+        assert!(lot.ring.is_empty(), "{lot:?}");
+        let wait = lot.full.iter().flat_map(|(pod, shops)| {
+            assert!(!shops.is_empty() && lot.is_full(*pod), "{lot:?}");
+            shops.iter().map(|shop| (*shop, Some(*pod)))
+        });
+        let wait: Vec<_> = wait.collect();
+        assert_eq!(wait.len(), lot.queued.len(), "{lot:?}");
+        assert_eq!(wait.into_iter().collect::<HashMap<_, _>>(), lot.queued);
+        assert!(lot.queued.keys().all(|shop| lot.queues.contains_key(shop)));
+        for (shop, queue) in &lot.queues {
+            let wanted = queue.wants(&lot.settings).map(Some);
+            assert_eq!(wanted, lot.queued.get(shop).copied(), "{shop} {lot:?}");
+        }
+        assert!(lot.slots.values().all(|slots| *slots > 0), "{lot:?}");
     }
 
     /// Nothing is left of anything.
@@ -339,3 +365,5 @@ fn a_new_row_or_a_mark_opens_the_gate_and_an_old_one_does_not() {
 
 // Limits, and what is left over.
 mod limits;
+// The slots of pods.
+mod slots;

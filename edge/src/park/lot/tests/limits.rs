@@ -54,6 +54,44 @@ fn where_all_is_full_the_shop_with_the_most_gives_way() {
 }
 
 #[test]
+fn nobody_gives_way_where_that_makes_no_room() {
+    let settings = Settings {
+        bytes_max: 130,
+        ..SETTINGS
+    };
+    let mut scene = Scene::new(settings);
+    let with = |bytes| Guest { bytes, ..guest() };
+    let mut clients = scene.parks(1, 5);
+    for id in [2, 3] {
+        clients.push(scene.try_park(id, Reason::Fenced, with(40)).unwrap());
+    }
+    for _ in 0..3 {
+        let none = scene.try_park(4, Reason::Fenced, with(40));
+        assert_eq!(none.err(), Some(Why::Bytes));
+    }
+    assert!(clients.iter_mut().all(|c| c.heard().is_none()));
+    clients.push(scene.try_park(4, Reason::Fenced, with(10)).unwrap());
+    assert_eq!(clients[4].heard(), Some(Turn::Refused(Why::Bytes)));
+    for client in &clients {
+        scene.leave(client);
+    }
+    scene.is_empty();
+    // The shop with the most has not what is missing; the next one has.
+    let mut scene = Scene::new(settings);
+    let mut clients = scene.parks(1, 3);
+    for id in [2, 2, 3] {
+        clients.push(scene.try_park(id, Reason::Fenced, with(50)).unwrap());
+    }
+    let refused = Some(Turn::Refused(Why::Bytes));
+    let heard: Vec<_> = clients.iter_mut().map(Client::heard).collect();
+    assert_eq!(heard, [None, None, None, None, refused, None]);
+    for client in &clients {
+        scene.leave(client);
+    }
+    scene.is_empty();
+}
+
+#[test]
 fn who_lost_the_seat_while_it_was_out_is_refused() {
     let mut scene = Scene::new(SETTINGS);
     let mut client = scene.park(1);
@@ -85,6 +123,13 @@ fn a_shop_that_is_fenced_for_too_long_is_not_waited_for_until_one_saw_it_open() 
     );
     assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Err(Why::Fence));
     assert_eq!(scene.lot.arrive(shop(1), false, scene.now), Ok(Arrival::Go));
+    // One that was to wait when it came takes no seat where nobody asks any more.
+    let unsent = Refused {
+        by_pod: None,
+        ..scene.refused(1, Reason::Fenced)
+    };
+    let seat = scene.lot.sit(unsent, guest(), channel().0, scene.now);
+    assert_eq!(seat, Err(Why::Fence));
     scene.after(60_000);
     assert_eq!(
         scene.lot.arrive(shop(1), true, scene.now),
