@@ -23,6 +23,18 @@ fn full(shops: u64) -> (Scene, Vec<Client>) {
     (scene, clients)
 }
 
+/// One more request of a shop, that no pod refused.
+fn unsent(scene: &mut Scene, id: u64) -> Client {
+    let refused = Refused {
+        by_pod: None,
+        ..scene.refused(id, Reason::Fenced)
+    };
+    let (waker, turn) = channel();
+    let number = scene.lot.sit(refused, guest(), waker, scene.now).unwrap();
+    let shop = shop(id);
+    Client { shop, number, turn }
+}
+
 #[test]
 fn a_slot_passes_by_shops_whose_clients_have_left() {
     let (mut scene, mut clients) = full(5);
@@ -89,16 +101,56 @@ fn a_slot_passes_by_shops_whose_gate_has_closed() {
 
 #[test]
 fn a_request_that_gets_no_seat_closes_the_gate_and_keeps_no_slot_from_others() {
+    for lost in [false, true] {
+        let (mut scene, mut clients) = full(3);
+        let mut other = unsent(&mut scene, 2);
+        scene.leave(&other);
+        scene.lot.settings.shop_max = 1;
+        scene.after(1);
+        if lost {
+            assert_eq!(scene.back(&mut other), Err(Why::All));
+        } else {
+            let none = scene.try_park(2, Reason::Fenced, guest());
+            assert_eq!(none.err(), Some(Why::Shop));
+        }
+        scene.pass(&clients[0]);
+        assert_eq!(clients[1].heard(), None, "its gate is closed");
+        assert!(clients[2].goes());
+        scene.pass(&clients[2]);
+        scene.leave(&clients[1]);
+        scene.is_empty();
+    }
+}
+
+#[test]
+fn who_is_in_the_queue_and_should_not_be_costs_no_slot() {
+    let pod = at(1, 2).pod;
+    let stray = |scene: &mut Scene| {
+        let waiting = scene.lot.full.get_mut(&pod).unwrap();
+        waiting.push_front(shop(99));
+        scene.lot.queued.insert(shop(99), Some(pod));
+    };
     let (mut scene, mut clients) = full(3);
-    scene.lot.settings.shop_max = 1;
-    scene.after(1);
-    let none = scene.try_park(2, Reason::Fenced, guest());
-    assert_eq!(none.err(), Some(Why::Shop));
+    stray(&mut scene);
     scene.pass(&clients[0]);
-    assert_eq!(clients[1].heard(), None, "its gate is closed");
-    assert!(clients[2].goes());
+    assert!(clients[1].goes());
+    scene.pass(&clients[1]);
     scene.pass(&clients[2]);
-    scene.leave(&clients[1]);
+    scene.is_empty();
+    // Nor does it cost anything where shop 1 has taken the slot before shop 2 hears of it.
+    let (mut scene, mut clients) = full(3);
+    let mut more = unsent(&mut scene, 1);
+    scene.lot.queued.remove(&shop(1));
+    scene.lot.full.get_mut(&pod).unwrap().pop_back();
+    stray(&mut scene);
+    scene.pass(&clients[0]);
+    assert!(more.goes() && !clients[1].goes() && !clients[2].goes());
+    scene.pass(&more);
+    // Shop 2 had its turn when the slot was gone.
+    assert!(clients[2].goes() && !clients[1].goes());
+    scene.pass(&clients[2]);
+    assert!(clients[1].goes());
+    scene.pass(&clients[1]);
     scene.is_empty();
 }
 
