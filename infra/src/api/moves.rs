@@ -108,6 +108,10 @@ pub struct MoveRecord {
     /// About: what an edge had not told when it was killed is in no record, and what it told without hearing the answer may
     /// be counted twice.
     pub late_arrivals: u64,
+    /// Rows that there were to copy, as it was estimated before.
+    pub expected_rows: u64,
+    /// Bytes of those.
+    pub expected_bytes: u64,
     /// Rows copied in chunks.
     pub copied_rows: u64,
     /// Bytes of those.
@@ -280,6 +284,9 @@ pub struct MoveCheck {
     pub bytes: u64,
     /// Until the shop can change hands, as far as that can be said.
     pub seconds: u64,
+    /// The same where shops of either pod write all the while (`nice_ratio`).
+    #[serde(default)]
+    pub seconds_beside_shops: u64,
 }
 
 /// What one table holds of the shop, by the server's estimate.

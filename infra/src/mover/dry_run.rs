@@ -69,5 +69,6 @@ pub(crate) async fn dry_run(
         rows: estimate.rows,
         bytes: estimate.bytes,
         seconds: estimate.seconds,
+        seconds_beside_shops: estimate.seconds_beside_shops,
     })
 }

@@ -36,8 +36,10 @@ pub(crate) struct Estimate {
     pub(crate) rows: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// How long it may take.
+    /// How long it may take, alone on its pods.
     pub(crate) seconds: u64,
+    /// The same beside shops that sell.
+    pub(crate) seconds_beside_shops: u64,
 }
 
 /// One table of an [`Estimate`].
@@ -244,6 +246,8 @@ async fn estimate(
         });
     }
     estimate.seconds = 1 + (estimate.rows / ROWS_PER_SECOND).max(estimate.bytes / BYTES_PER_SECOND);
+    let times = u64::from(job.limits.nice_ratio) + 1;
+    estimate.seconds_beside_shops = estimate.seconds.saturating_mul(times);
     Ok(estimate)
 }
 

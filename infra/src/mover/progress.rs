@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     pub(crate) rows_compared: AtomicU64,
     /// Rows deleted at the source (retiring) or the target (after an abort).
     pub(crate) rows_deleted: AtomicU64,
-    /// Time spent waiting because of the throttle, in ms.
+    /// Time in which work waited because of the throttle or rested beside shops that sell, in ms.
     pub(crate) throttled_ms: AtomicU64,
     /// What the throttle waits for just now.
     pub(crate) held_back_by: Mutex<Option<String>>,
@@ -54,6 +54,12 @@ impl Progress {
     /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What there is to copy, for whoever watches; a later run has it from the move's record.
+    pub(crate) fn expects(&self, rows: u64, bytes: u64) {
+        self.rows_expected.store(rows, Ordering::Relaxed);
+        self.bytes_expected.store(bytes, Ordering::Relaxed);
     }
 
     /// All counters, read one after the other.

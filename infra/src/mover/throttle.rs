@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -50,6 +50,8 @@ pub(crate) struct Throttle {
     job: Job,
     looks: Looks,
     pace: Pace,
+    /// Whether somebody waits already, whose time counts: streams that wait at once wait for the same.
+    counts: AtomicBool,
     _tasks: JoinSet<()>,
 }
 
@@ -91,6 +93,7 @@ impl Throttle {
             job: job.clone(),
             looks,
             pace,
+            counts: AtomicBool::new(false),
             _tasks: tasks,
         }
     }
@@ -103,9 +106,7 @@ impl Throttle {
     /// Comes back when nothing stands in the way; past the bound with an error that says what did.
     pub(crate) async fn pass(&self) -> Result<(), MoveError> {
         let began = Instant::now();
-        let told = &self.job.progress.held_back_by;
         while let Some(reason) = self.reason() {
-            *told.lock() = Some(reason.clone());
             let bound = self.job.limits.throttle_bound;
             if began.elapsed() > bound {
                 return Err(MoveError::Waits(format!(
@@ -113,15 +114,9 @@ impl Throttle {
                     bound.as_secs()
                 )));
             }
-            let slept = Instant::now();
-            tokio::select! {
-                () = self.job.stop.cancelled() => return Err(MoveError::Stopped),
-                () = sleep(PASS_EVERY) => {}
-            }
-            let slept = u64::try_from(slept.elapsed().as_millis()).unwrap_or(u64::MAX);
-            Progress::add(&self.job.progress.throttled_ms, slept);
+            self.wait(PASS_EVERY, reason).await?;
         }
-        *told.lock() = None;
+        *self.job.progress.held_back_by.lock() = None;
         Ok(())
     }
 
@@ -133,10 +128,18 @@ impl Throttle {
             if rest.is_zero() {
                 return Ok(());
             }
-            tokio::select! {
-                () = self.job.stop.cancelled() => return Err(MoveError::Stopped),
-                () = sleep(rest.min(PASS_EVERY)) => {}
-            }
+            let reason = "shops sell (`nice_ratio` of control.toml)".to_owned();
+            self.wait(rest.min(PASS_EVERY), reason).await?;
+        }
+    }
+
+    /// Lets time go by, and says why.
+    async fn wait(&self, time: Duration, reason: String) -> Result<(), MoveError> {
+        *self.job.progress.held_back_by.lock() = Some(reason);
+        let _waits = Waits::begin(&self.counts, &self.job.progress);
+        tokio::select! {
+            () = self.job.stop.cancelled() => Err(MoveError::Stopped),
+            () = sleep(time) => Ok(()),
         }
     }
 
@@ -148,6 +151,33 @@ impl Throttle {
     /// How long the next piece shall take.
     pub(crate) fn piece(&self) -> Duration {
         self.pace.piece(self.job.limits.chunk_time)
+    }
+}
+
+/// A wait whose time is noted when it is over, also where it was given up.
+struct Waits<'a> {
+    counts: &'a AtomicBool,
+    progress: &'a Progress,
+    began: Instant,
+}
+
+impl<'a> Waits<'a> {
+    /// None where somebody else's wait is noted just now.
+    fn begin(counts: &'a AtomicBool, progress: &'a Progress) -> Option<Self> {
+        let first = !counts.swap(true, Ordering::Relaxed);
+        first.then(|| Self {
+            counts,
+            progress,
+            began: Instant::now(),
+        })
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let waited = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Progress::add(&self.progress.throttled_ms, waited);
+        self.counts.store(false, Ordering::Relaxed);
     }
 }
 

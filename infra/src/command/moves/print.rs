@@ -136,6 +136,9 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         requests_parked,
         longest_park_ms,
         late_arrivals,
+        // What was guessed is of interest while it goes on.
+        expected_rows: _,
+        expected_bytes: _,
         copied_rows,
         copied_bytes,
         applied_keys,

@@ -64,6 +64,7 @@ fn check_text(check: &MoveCheck) -> String {
         rows,
         bytes,
         seconds,
+        seconds_beside_shops,
     } = check;
     let lines = tables.iter().map(|it| {
         [
@@ -78,7 +79,9 @@ fn check_text(check: &MoveCheck) -> String {
         ("size", indicatif::HumanBytes(*bytes).to_string()),
         (
             "estimate",
-            format!("about {seconds} s until the shop changes hands"),
+            format!(
+                "about {seconds} s until the shop changes hands, {seconds_beside_shops} s where shops sell meanwhile"
+            ),
         ),
     ]);
     let kind = if *back {

@@ -38,6 +38,9 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
             doing: format!("make the folder {}", dir.display()),
             source,
         })?;
+    let progress = mover.moves.enter(row.id);
+    let record = &row.detail.record;
+    progress.expects(record.expected_rows, record.expected_bytes);
     Ok(Job {
         id: row.id,
         owner: row.owner,
@@ -51,7 +54,7 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
         source_gone: row.detail.source_gone,
         dir,
         limits: limits(mover),
-        progress: mover.moves.enter(row.id),
+        progress,
         // Not the server's: a fence that stands is ended before the server stops.
         stop: CancellationToken::new(),
     })

@@ -1,8 +1,6 @@
 //! `preparing`: whether it can be done is found out, and the target's home becomes `incoming`. Nothing is changed at the
 //! source but who may change its home.
 
-use std::sync::atomic::Ordering;
-
 use shared::home::HomeState;
 use shared::moves::MoveEvent;
 
@@ -25,13 +23,7 @@ impl Driver {
         self.take_target().await?;
         self.clean().await?;
         let estimate = preflight::check(&self.job, Documents::Asked).await?;
-        let progress = &self.job.progress;
-        progress
-            .rows_expected
-            .store(estimate.rows, Ordering::Relaxed);
-        progress
-            .bytes_expected
-            .store(estimate.bytes, Ordering::Relaxed);
+        self.job.progress.expects(estimate.rows, estimate.bytes);
         self.at_target(Step::Incoming, &Change::Incoming).await?;
         // What an earlier try noted is about rows that are gone.
         let mut detail = MoveDetail {
@@ -42,6 +34,8 @@ impl Driver {
             ready_gtid: None,
             ..self.row.detail.clone()
         };
+        detail.record.expected_rows = estimate.rows;
+        detail.record.expected_bytes = estimate.bytes;
         if !self.job.back {
             return self.step(MoveEvent::Prepared, &detail, None).await;
         }

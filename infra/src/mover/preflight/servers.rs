@@ -86,7 +86,7 @@ pub(super) fn keeps_binlogs(
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
     let kept: u64 = of("binlog_expire_logs_seconds").parse().unwrap_or(0);
     let purges = !matches!(of("binlog_expire_logs_auto_purge"), "OFF" | "0");
-    let needed = (estimate.seconds * BINLOG_FACTOR).max(BINLOG_MIN_SECONDS);
+    let needed = (estimate.seconds_beside_shops * BINLOG_FACTOR).max(BINLOG_MIN_SECONDS);
     // Zero: they are kept until somebody purges them.
     if purges && kept > 0 && kept < needed {
         reasons.push(format!(
@@ -109,7 +109,7 @@ pub(super) fn keeps_way_back(
     let kept: u64 = kept.and_then(|text| text.parse().ok()).unwrap_or(0);
     let purges = settings.get("binlog_expire_logs_auto_purge");
     let purges = !matches!(purges.map(String::as_str), Some("OFF" | "0"));
-    let needed = observe.saturating_add(estimate.seconds * BINLOG_FACTOR);
+    let needed = observe.saturating_add(estimate.seconds_beside_shops * BINLOG_FACTOR);
     if observe > 0 && purges && kept > 0 && kept < needed {
         reasons.push(format!(
             "pod {pod}: binlog_expire_logs_seconds is {kept}, and to move back within the {observe} s of observation needs its \
@@ -149,7 +149,7 @@ mod tests {
         let check = |kept: &str, seconds| {
             let mut reasons = Vec::new();
             let estimate = Estimate {
-                seconds,
+                seconds_beside_shops: seconds,
                 ..Estimate::default()
             };
             keeps_binlogs(pod, &settings(kept), &estimate, &mut reasons);
