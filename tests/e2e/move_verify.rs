@@ -329,12 +329,12 @@ async fn swapped(
             .reaches(id, &[MoveState::Observing], MOVED_MAX)
             .await
     };
-    let (one, two, moving) = tokio::join!(
+    let (one, two, moving) = tokio::try_join!(
         write_until_fenced(source, shop.id, &SWAPS, PAUSE),
         write_until_fenced(source, shop.id, &SWAPS, PAUSE),
         moving
-    );
-    let (written, moving) = (one? + two?, moving?);
+    )?;
+    let written = one + two;
     ensure!(written > 50, "only {written} changes were made");
     for place in ["copy.after", "catch-up.after", "compare.after"] {
         ensure!(points.go_on(shop.id, place), "{place} was not reached");

@@ -2,6 +2,7 @@
 //! that is found is told at once.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use shared::mysql::{Role, wrong_settings, wrong_version};
 
@@ -22,6 +23,9 @@ const ROWS_PER_SECOND: u64 = 15_000;
 const BYTES_PER_SECOND: u64 = 10 << 20;
 /// A row takes its bytes in the table, about as much in indexes, and its bytes in the binlog.
 const ROOM_FOR_EACH_BYTE: u64 = 3;
+/// To look into all documents means to read all rows. Whoever orders the move of a large shop does not wait for that: the copy
+/// asks the same of each row.
+const DOCUMENTS_WITHIN: Duration = Duration::from_secs(5);
 /// A slow row, a slow hour: binlogs are kept for so many times the estimate, or nothing begins.
 const BINLOG_FACTOR: u64 = 4;
 /// The least that binlogs are kept: a move may be paused.
@@ -93,12 +97,8 @@ pub(crate) async fn check(job: &Job, look_into: Documents) -> Result<Estimate, M
         &mut reasons,
     )
     .await?;
-    for table in (look_into == Documents::Ask)
-        .then_some(&survey_a.tables)
-        .into_iter()
-        .flatten()
-    {
-        documents(&mut source, job, table, &mut reasons).await?;
+    if look_into == Documents::Ask {
+        documents(&mut source, job, &survey_a.tables, &mut reasons).await?;
     }
     let estimate = estimate(&mut source, job, &survey_a.tables).await?;
     servers::keeps_binlogs(job.source.pod, &settings_a, &estimate, &mut reasons);
@@ -196,26 +196,31 @@ async fn references(
     Ok(())
 }
 
-/// JSON documents that no text can carry.
+/// JSON documents that no text can carry, as far as they are found in time.
 async fn documents(
     source: &mut Session,
     job: &Job,
-    table: &Table,
+    tables: &[Table],
     reasons: &mut Vec<String>,
 ) -> Result<(), MoveError> {
-    for sql in super::table::json_questions(table, job.shop) {
-        let found = source.rows("look into JSON documents", &sql.0).await;
-        match found {
-            Ok(rows) => {
-                if let Some(row) = rows.first() {
-                    reasons.push(super::table::json_refusal(table, sql.1, row));
+    let until = Instant::now() + DOCUMENTS_WITHIN;
+    for table in tables {
+        for (question, column) in super::table::json_questions(table, job.shop) {
+            let left = until.saturating_duration_since(Instant::now());
+            let ms = left.as_millis();
+            if ms == 0 {
+                return Ok(());
+            }
+            let sql = format!("select /*+ max_execution_time({ms}) */ {question}");
+            match source.rows("look into JSON documents", &sql).await {
+                Ok(rows) => {
+                    if let Some(row) = rows.first() {
+                        reasons.push(super::table::json_refusal(table, column, row));
+                    }
                 }
+                Err(error) if error.is_out_of_time() => return Ok(()),
+                Err(error) => return Err(error),
             }
-            // It takes too long: the copy asks the same of each row.
-            Err(MoveError::Timeout { .. }) => {
-                *source = Session::open(job, &job.source).await?;
-            }
-            Err(error) => return Err(error),
         }
     }
     Ok(())

@@ -94,8 +94,9 @@ async fn moved(
             .await
     };
     let write = || write_until_fenced(source, shop.id, &changes, super::PAUSE);
-    let (a, b, c, moving) = tokio::join!(write(), write(), write(), moving);
-    let (written, moving) = (a? + b? + c?, moving?);
+    // A move that is not even begun ends the writers too: they wait for its fence.
+    let (a, b, c, moving) = tokio::try_join!(write(), write(), write(), moving)?;
+    let written = a + b + c;
     ensure!(written > 20, "only {written} changes were made");
     ensure!(moving.took("repaired_rows") == Some(0), "{}", moving.record);
     for table in ["x_large", "product", "outbox"] {

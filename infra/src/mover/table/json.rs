@@ -40,12 +40,12 @@ pub(super) fn questions(table: &Table) -> String {
     sql
 }
 
-/// Statements that find one row of the shop with such a document, each with its column.
+/// What to `select` to find one row of the shop with such a document, each with its column.
 pub(crate) fn json_questions(table: &Table, shop: ShopId) -> Vec<(String, &Column)> {
     let of = |column| {
         let lost = lost_types(column);
         let sql = format!(
-            "select {}, {lost} {} where shop_id = {shop} and {} is not null and {lost} is not null limit 1",
+            "{}, {lost} {} where shop_id = {shop} and {} is not null and {lost} is not null limit 1",
             table.key_list(),
             table.by_key(),
             column.quoted
