@@ -40,6 +40,12 @@ pub(crate) fn list() -> Vec<Test> {
 /// Ten times there or back.
 const TRIPS: u32 = 10;
 
+/// Clients of shops that stay: two cores are there for the one that moves.
+const NEIGHBOURS: Crew = Crew {
+    pause: Duration::from_millis(150),
+    ..CREW
+};
+
 /// Acts of a shop's clients between two orders of an operator: each of them has done something by then.
 const SOME: usize = 12;
 
@@ -87,8 +93,8 @@ async fn inv3_inv11_a_shop_moves_back_and_forth_under_load_and_nobody_notices(
     let [moves, near, far] = &shops;
     let trades = [
         Trade::start(moves, CREW).await?,
-        Trade::start(near, CREW).await?,
-        Trade::start(far, CREW).await?,
+        Trade::start(near, NEIGHBOURS).await?,
+        Trade::start(far, NEIGHBOURS).await?,
     ];
     let mut fences = Vec::new();
     let mut before: Option<Moving> = None;
