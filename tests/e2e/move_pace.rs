@@ -14,6 +14,11 @@ use tests::suite::Test;
 use tests::{Fleet, Shop, tests, wait_until};
 use toml::Value;
 
+// Others at the same pods.
+mod beside;
+use beside::{
+    a_copy_rests_beside_shops_that_sell, a_pod_with_enough_observed_moves_lets_the_next_one_wait,
+};
 // A target that stands still.
 mod still;
 use still::a_target_that_stands_still_holds_up_moves_and_no_buyer;
@@ -23,7 +28,9 @@ pub(crate) fn list() -> Vec<Test> {
         alone: a_shop_that_is_never_caught_up_with_stays_and_sells,
             a_replica_that_lags_holds_a_copy_back_and_is_told,
             a_disk_without_room_holds_a_copy_back_and_no_deletion,
-            a_target_that_stands_still_holds_up_moves_and_no_buyer;
+            a_target_that_stands_still_holds_up_moves_and_no_buyer,
+            a_copy_rests_beside_shops_that_sell,
+            a_pod_with_enough_observed_moves_lets_the_next_one_wait;
     ]
 }
 

@@ -1,0 +1,71 @@
+//! What moves leave to others: rests beside shops that sell, and a pod's connections.
+
+use anyhow::Result;
+use shared::moves::MoveState;
+use tests::Fleet;
+use tests::moves::{ControlDoor, MOVED_MAX};
+use tests::trade::{CREW, Trade};
+use toml::Value;
+
+use super::{COPIED_MAX, says, shop_with_rows, small_chunks, tidy_up};
+
+/// A neighbour at the target sells: the copy rests after each piece and says so. The neighbour notices nothing, and the copy
+/// comes to its end all the same.
+pub(super) async fn a_copy_rests_beside_shops_that_sell(fleet: &Fleet) -> Result<()> {
+    let points = fleet.with_own_failpoints_and_moves(&small_chunks()).await?;
+    let done = beside_a_neighbour(fleet).await;
+    tidy_up(fleet, points).await?;
+    done
+}
+
+async fn beside_a_neighbour(fleet: &Fleet) -> Result<()> {
+    let control = ControlDoor::of(fleet).await?;
+    let shop = shop_with_rows(fleet).await?;
+    let neighbour = fleet.shop(2).await?;
+    let trade = Trade::start(&neighbour, CREW).await?;
+    trade.goes_on(20, MOVED_MAX).await?;
+    let id = fleet.order_move(&shop, 2).await?;
+    let words = ["copying", "held back: shops sell", "nice_ratio"];
+    says(fleet, id, &words).await?;
+    trade.stop().await?.must_be_sound(false)?;
+    control
+        .reaches(id, &[MoveState::Observing], COPIED_MAX)
+        .await?;
+    fleet.finish_move(id).await.map(drop)
+}
+
+/// Each move that is observed reads the binlog of its source: when a pod has as many as it may, the next move from it waits
+/// before it begins, says why, and goes on when one of them is over.
+pub(super) async fn a_pod_with_enough_observed_moves_lets_the_next_one_wait(
+    fleet: &Fleet,
+) -> Result<()> {
+    let moves = [("observed_per_pod", Value::from(1))];
+    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
+    let done = one_after_the_other(fleet).await;
+    fleet.without_own_failpoints(points).await?;
+    done
+}
+
+async fn one_after_the_other(fleet: &Fleet) -> Result<()> {
+    let control = ControlDoor::of(fleet).await?;
+    let (one, two) = (fleet.shop(1).await?, fleet.shop(1).await?);
+    let first = fleet.move_shop(&one, 2).await?;
+    let second = fleet.order_move(&two, 2).await?;
+    let words = [
+        "preparing",
+        "1 moves from pod 1 are observed already",
+        "observed_per_pod",
+    ];
+    says(fleet, second, &words).await?;
+    // Moves from elsewhere do not wait for it.
+    let elsewhere = fleet.shop(2).await?;
+    let third = fleet.move_shop(&elsewhere, 1).await?;
+    fleet.finish_move(first.id).await?;
+    control
+        .reaches(second, &[MoveState::Observing], MOVED_MAX)
+        .await?;
+    for id in [second, third.id] {
+        fleet.finish_move(id).await?;
+    }
+    Ok(())
+}
