@@ -27,7 +27,16 @@ const REST_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Pace {
     ratio: u32,
     pods: Mutex<Vec<Arc<AtomicBool>>>,
-    not_before: Mutex<Instant>,
+    until: Mutex<Until>,
+}
+
+/// Until when nothing is begun.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    /// Rests that are owed.
+    rested: Instant,
+    /// A piece is under way; one that does not tell of its end counts for as long as it should have taken.
+    worked: Instant,
 }
 
 impl Pace {
@@ -35,7 +44,10 @@ impl Pace {
         Self {
             ratio,
             pods: Mutex::default(),
-            not_before: Mutex::new(Instant::now()),
+            until: Mutex::new(Until {
+                rested: Instant::now(),
+                worked: Instant::now(),
+            }),
         }
     }
 
@@ -69,22 +81,26 @@ impl Pace {
             return;
         }
         let now = Instant::now();
-        let mut until = self.not_before.lock();
-        *until = (*until).max(now) + took.saturating_mul(self.ratio);
-        *until = (*until).min(now + REST_MAX);
+        let mut until = self.until.lock();
+        let rested = until.rested.max(now) + took.saturating_mul(self.ratio);
+        *until = Until {
+            rested: rested.min(now + REST_MAX),
+            worked: now,
+        };
     }
 
-    /// How long nothing is to be done; nothing means that a piece may be begun, which has its time to itself: streams that
-    /// waited for the same moment go one after the other.
+    /// How long nothing is to be done; none means that a piece may be begun, which has its time to itself: streams that waited
+    /// for the same moment go one after the other.
     pub(super) fn rest(&self, whole: Duration) -> Duration {
         if !self.is_gentle() {
             return Duration::ZERO;
         }
         let now = Instant::now();
-        let mut until = self.not_before.lock();
-        let rest = until.saturating_duration_since(now);
+        let mut until = self.until.lock();
+        let rest = until.rested.max(until.worked);
+        let rest = rest.saturating_duration_since(now);
         if rest.is_zero() {
-            *until = now + self.piece(whole);
+            until.worked = now + self.piece(whole);
         }
         rest
     }
@@ -162,11 +178,13 @@ mod tests {
         let (pace, mut others) = pace();
         look(&mut others, Instant::now(), 20, 10, 7);
         assert_eq!(pace.piece(CHUNK), CHUNK / PART);
-        // One at a time.
+        // One at a time; a small one owes little.
         assert_eq!(pace.rest(CHUNK), Duration::ZERO);
         assert_eq!(pace.rest(CHUNK), CHUNK / PART);
+        pace.worked(Duration::from_millis(1));
+        assert_eq!(pace.rest(CHUNK).as_millis(), 4);
         // Two streams owe for both.
-        tokio::time::advance(CHUNK / PART).await;
+        tokio::time::advance(CHUNK).await;
         pace.worked(Duration::from_millis(20));
         pace.worked(Duration::from_millis(30));
         assert_eq!(pace.rest(CHUNK).as_millis(), 200);
