@@ -117,6 +117,24 @@ impl Mover {
     }
 }
 
+/// Whether the shop's fence may stand, so that its writes wait for the move.
+const fn may_be_fenced(state: MoveState) -> bool {
+    match state {
+        MoveState::Fenced | MoveState::Cutover => true,
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Paused
+        | MoveState::Aborting
+        | MoveState::Failed
+        | MoveState::Done
+        | MoveState::Aborted => false,
+    }
+}
+
 /// What a task works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
@@ -206,7 +224,7 @@ fn heard<K: Future>(keeper: K) -> K {
 /// All that is open, a shop that waits first.
 async fn due(mover: &Mover) -> Result<Vec<(Work, ShopId)>, CatalogError> {
     let mut moves = mover.catalog.open_moves().await?;
-    moves.sort_by_key(|row| !matches!(row.state, MoveState::Fenced | MoveState::Cutover));
+    moves.sort_by_key(|row| !may_be_fenced(row.state));
     let leftovers = mover.catalog.leftovers().await?;
     let moves = moves.into_iter().map(|row| (Work::Move(row.id), row.shop));
     let leftovers = leftovers

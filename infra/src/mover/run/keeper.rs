@@ -6,7 +6,7 @@ use std::time::Duration;
 use shared::moves::MoveState;
 use tokio::time::Instant;
 
-use super::Mover;
+use super::{Mover, may_be_fenced};
 use crate::catalog::{CatalogError, MoveRef};
 use crate::mover::job::{End, Job};
 
@@ -97,9 +97,7 @@ async fn stopping(mover: &Mover, gate: &Gate) {
     const LOOK_EVERY: Duration = Duration::from_millis(10);
     mover.stop.cancelled().await;
     let patience = Instant::now() + mover.limits.pause_bound;
-    while matches!(*gate.lock().await, MoveState::Fenced | MoveState::Cutover)
-        && Instant::now() < patience
-    {
+    while may_be_fenced(*gate.lock().await) && Instant::now() < patience {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -8,7 +8,7 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 use tokio::time::Instant;
 
 use super::keeper::{Gate, Heard, keep};
-use super::{Mover, heard};
+use super::{Mover, heard, may_be_fenced};
 use crate::catalog::{MoveDetail, MoveRef, MoveRow};
 use crate::mover::driver::{Driver, Fences, Kept, Reason};
 use crate::mover::error::{MoveError, Verdict};
@@ -56,10 +56,7 @@ impl Memory {
 }
 
 const fn shop_waits(state: MoveState) -> bool {
-    matches!(
-        state,
-        MoveState::Fenced | MoveState::Cutover | MoveState::Aborting
-    )
+    may_be_fenced(state) || matches!(state, MoveState::Aborting)
 }
 
 /// How a run ended.
@@ -143,7 +140,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
     };
     let (row, kept) = driver.end(error);
     memory.kept = kept;
-    if !matches!(row.state, MoveState::Fenced | MoveState::Cutover) {
+    if !may_be_fenced(row.state) {
         memory.fences.open();
     }
     match ended {
@@ -181,7 +178,7 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
     let verdict = error.verdict();
     tracing::warn!(%id, %state, ?verdict, "{text}");
     let pause = memory.pause(state);
-    let standing = matches!(state, MoveState::Fenced | MoveState::Cutover);
+    let standing = may_be_fenced(state);
     if standing && verdict != Verdict::Leave {
         // The next run lifts the fence at once, unless the target owns the shop.
         let event = match verdict {
