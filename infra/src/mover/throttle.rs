@@ -68,7 +68,7 @@ impl Throttle {
 
     fn of(job: &Job, ends: &[&End], disk: Disk) -> Self {
         let looks = Looks::default();
-        let pace = Pace::new(job.limits.nice_ratio);
+        let pace = Pace::new(job.limits.nice_ratio, job.limits.chunk_time);
         let mut tasks = JoinSet::new();
         for end in ends {
             let samples = Arc::new(Mutex::new(Samples::default()));
@@ -124,7 +124,7 @@ impl Throttle {
     pub(crate) async fn pass_gently(&self) -> Result<(), MoveError> {
         loop {
             self.pass().await?;
-            let rest = self.pace.rest(self.job.limits.chunk_time);
+            let rest = self.pace.rest();
             if rest.is_zero() {
                 return Ok(());
             }
@@ -150,7 +150,7 @@ impl Throttle {
 
     /// How long the next piece shall take.
     pub(crate) fn piece(&self) -> Duration {
-        self.pace.piece(self.job.limits.chunk_time)
+        self.pace.piece()
     }
 }
 

@@ -20,8 +20,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The same while a shop waits for the end of its fence.
 const FENCED_PAUSE_MAX: Duration = Duration::from_millis(400);
 
-/// A run that was good for so long.
-const LASTED: Duration = Duration::from_secs(30);
+/// A run that was good for so long did some work: what ended it is no repetition of the fault before. Servers that do not
+/// answer end one within a second or three.
+const LASTED: Duration = Duration::from_secs(5);
 
 /// What one task remembers from run to run.
 #[derive(Default)]

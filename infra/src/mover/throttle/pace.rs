@@ -19,13 +19,15 @@ const OVER: Duration = Duration::from_secs(3);
 const FEW: u64 = 9;
 /// A piece of work takes this part of a chunk's time beside others: a client waits behind one at the most, now and then.
 const PART: u32 = 4;
-/// The longest rest that is owed: what one slow piece took says nothing of the next.
+/// The longest rest that is owed, of all streams.
 const REST_MAX: Duration = Duration::from_secs(2);
 
 /// What all streams of one job owe. Begins as if shops sold, until it is known.
 #[derive(Debug)]
 pub(super) struct Pace {
     ratio: u32,
+    /// A chunk's time.
+    whole: Duration,
     pods: Mutex<Vec<Arc<AtomicBool>>>,
     until: Mutex<Until>,
 }
@@ -40,9 +42,10 @@ struct Until {
 }
 
 impl Pace {
-    pub(super) fn new(ratio: u32) -> Self {
+    pub(super) fn new(ratio: u32, whole: Duration) -> Self {
         Self {
             ratio,
+            whole,
             pods: Mutex::default(),
             until: Mutex::new(Until {
                 rested: Instant::now(),
@@ -67,20 +70,22 @@ impl Pace {
     }
 
     /// The time that a piece of work shall take.
-    pub(super) fn piece(&self, whole: Duration) -> Duration {
+    pub(super) fn piece(&self) -> Duration {
         if self.is_gentle() {
-            whole / PART
+            self.whole / PART
         } else {
-            whole
+            self.whole
         }
     }
 
-    /// Work that took so long owes a rest: of all streams together, since it was all of them that a server felt.
+    /// Work that took so long owes a rest: of all streams together, since it was all of them that a server felt. What took
+    /// longer than a piece shall was not work but waiting: for a core that others have, for a lock.
     pub(super) fn worked(&self, took: Duration) {
         if !self.is_gentle() {
             return;
         }
         let now = Instant::now();
+        let took = took.min(self.piece());
         let mut until = self.until.lock();
         let rested = until.rested.max(now) + took.saturating_mul(self.ratio);
         *until = Until {
@@ -91,7 +96,7 @@ impl Pace {
 
     /// How long nothing is to be done; none means that a piece may be begun, which has its time to itself: streams that waited
     /// for the same moment go one after the other.
-    pub(super) fn rest(&self, whole: Duration) -> Duration {
+    pub(super) fn rest(&self) -> Duration {
         if !self.is_gentle() {
             return Duration::ZERO;
         }
@@ -100,7 +105,7 @@ impl Pace {
         let rest = until.rested.max(until.worked);
         let rest = rest.saturating_duration_since(now);
         if rest.is_zero() {
-            until.worked = now + self.piece(whole);
+            until.worked = now + self.piece();
         }
         rest
     }
@@ -140,7 +145,7 @@ mod tests {
     use super::*;
 
     fn pace() -> (Pace, Others) {
-        let pace = Pace::new(4);
+        let pace = Pace::new(4, CHUNK);
         let others = pace.pod();
         (pace, others)
     }
@@ -163,33 +168,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_alone_goes_at_full_speed() {
         let (pace, mut others) = pace();
-        assert_eq!(pace.piece(CHUNK), CHUNK / PART);
+        assert_eq!(pace.piece(), CHUNK / PART);
         let at = look(&mut others, Instant::now(), 20, 7, 7);
-        assert_eq!(pace.piece(CHUNK), CHUNK);
+        assert_eq!(pace.piece(), CHUNK);
         others.seen(at, 1_000 + 20 * 7 + 3 + 4, 20 * 7);
-        assert_eq!(pace.piece(CHUNK), CHUNK);
+        assert_eq!(pace.piece(), CHUNK);
         pace.worked(CHUNK);
-        assert_eq!(pace.rest(CHUNK), Duration::ZERO);
-        assert_eq!(pace.rest(CHUNK), Duration::ZERO);
+        assert_eq!(pace.rest(), Duration::ZERO);
+        assert_eq!(pace.rest(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn beside_shops_that_sell_a_piece_is_small_and_a_rest_follows() {
         let (pace, mut others) = pace();
         look(&mut others, Instant::now(), 20, 10, 7);
-        assert_eq!(pace.piece(CHUNK), CHUNK / PART);
+        assert_eq!(pace.piece(), CHUNK / PART);
         // One at a time; a small one owes little.
-        assert_eq!(pace.rest(CHUNK), Duration::ZERO);
-        assert_eq!(pace.rest(CHUNK), CHUNK / PART);
+        assert_eq!(pace.rest(), Duration::ZERO);
+        assert_eq!(pace.rest(), CHUNK / PART);
         pace.worked(Duration::from_millis(1));
-        assert_eq!(pace.rest(CHUNK).as_millis(), 4);
+        assert_eq!(pace.rest().as_millis(), 4);
         // Two streams owe for both.
         tokio::time::advance(CHUNK).await;
+        pace.worked(Duration::from_millis(10));
         pace.worked(Duration::from_millis(20));
-        pace.worked(Duration::from_millis(30));
-        assert_eq!(pace.rest(CHUNK).as_millis(), 200);
+        assert_eq!(pace.rest().as_millis(), 120);
+        // No longer than for a piece; and there is an end to what many owe.
+        tokio::time::advance(CHUNK * 4).await;
         pace.worked(Duration::from_secs(60));
-        assert_eq!(pace.rest(CHUNK), REST_MAX);
+        assert_eq!(pace.rest(), CHUNK);
+        for _ in 0..100 {
+            pace.worked(CHUNK);
+        }
+        assert_eq!(pace.rest(), REST_MAX);
     }
 
     /// One pod of two is enough; a shop that stops selling is forgotten after a while.
@@ -199,15 +210,15 @@ mod tests {
         let mut target = pace.pod();
         let at = look(&mut source, Instant::now(), 20, 0, 0);
         look(&mut target, Instant::now(), 20, 1, 0);
-        assert_eq!(pace.piece(CHUNK), CHUNK / PART);
+        assert_eq!(pace.piece(), CHUNK / PART);
         look(&mut target, at, 20, 0, 0);
-        assert_eq!(pace.piece(CHUNK), CHUNK);
+        assert_eq!(pace.piece(), CHUNK);
     }
 
     #[test]
     fn a_ratio_of_nothing_never_rests() {
-        let pace = Pace::new(0);
+        let pace = Pace::new(0, CHUNK);
         let _others = pace.pod();
-        assert_eq!(pace.piece(CHUNK), CHUNK);
+        assert_eq!(pace.piece(), CHUNK);
     }
 }
