@@ -237,8 +237,9 @@ impl Driver {
         at: Step,
         change: &Change,
     ) -> Result<Option<HomeRow>, MoveError> {
-        let mut door = Door::open(&self.job, end).await?;
-        let (row, _) = door.change(&self.job, at, change).await?;
+        let job = &self.job;
+        let mut door = Door::open(job, end).await?;
+        let (row, _) = step!(at => door.change(job, change).await).await?;
         door.close().await;
         Ok(row)
     }

@@ -10,7 +10,6 @@ use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change, HomeRow};
 use crate::mover::job::{End, Job};
 use crate::mover::session::{Session, number};
-use crate::mover::step::{Step, step};
 
 /// How often it is looked who still holds the home, once the first is over its time.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -53,7 +52,6 @@ impl Door {
     pub(in crate::mover) async fn change(
         &mut self,
         job: &Job,
-        at: Step,
         change: &Change,
     ) -> Result<(Option<HomeRow>, Waited), MoveError> {
         let Self { session, watch } = self;
@@ -62,7 +60,7 @@ impl Door {
         let own = session.number(asking, "select connection_id()").await?;
         let begun = Instant::now();
         let mut waited = Waited::default();
-        let work = timeout(bound, step!(at => home::change(session, job, change).await));
+        let work = timeout(bound, home::change(session, job, change));
         let row = tokio::select! {
             biased;
             row = work => row,

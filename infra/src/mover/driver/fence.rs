@@ -189,7 +189,9 @@ impl Driver {
         let begun = Instant::now();
         let applied_before = self.job.progress.now().keys_applied;
         let job = &self.job;
-        let (_, waited) = lines.door.change(job, Step::Fence, &Change::Fence).await?;
+        let door = &mut lines.door;
+        let fence = step!(Step::Fence => door.change(job, &Change::Fence).await);
+        let (_, waited) = fence.await?;
         // It holds every write that was acknowledged: none can come after it.
         let fenced = lines.door.session().gtid_executed().await?;
         self.finish_rows(&fenced).await?;
@@ -199,10 +201,8 @@ impl Driver {
         note_fence(&mut detail.record, waited, applied);
         self.step(MoveEvent::Followed, &detail, None).await?;
         let job = &self.job;
-        lines
-            .door
-            .change(job, Step::Handing, &Change::Handing)
-            .await?;
+        let door = &mut lines.door;
+        step!(Step::Handing => door.change(job, &Change::Handing).await).await?;
         let target = &mut lines.target;
         let ready = step!(Step::Ready => home::ready(target, job, placement).await).await?;
         // Whoever changed a row at the target behind the mover's back is seen up to the moment it may sell.
