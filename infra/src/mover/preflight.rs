@@ -57,7 +57,7 @@ pub(crate) struct TableEstimate {
     pub(crate) bytes: u64,
 }
 
-/// Whether all documents of the shop are looked into, which reads all of them.
+/// Whether documents of the shop are looked into, which reads all of them, or as many as can be read in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Documents {
     /// Before a move is taken on.

@@ -23,6 +23,13 @@ use super::progress::Progress;
 use super::session::{Session, text};
 use crate::api::Address;
 
+// Room on disks.
+mod disk;
+// Rests beside shops that sell.
+mod pace;
+pub(crate) use disk::{Free, data_folder};
+use pace::{Others, Pace};
+
 /// How often a pod is looked at: a lag of a second is seen in time, and four small questions a second are nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A server that needs longer for so small a question has not answered: what it said last is old by then.
@@ -33,13 +40,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const PASS_EVERY: Duration = Duration::from_millis(50);
 /// Sets kept to measure by: two minutes; a replica further behind is just far behind.
 const SAMPLES: usize = 480;
-
-// Room on disks.
-mod disk;
-// Rests beside shops that sell.
-mod pace;
-pub(crate) use disk::{Free, data_folder};
-use pace::{Others, Pace};
 
 /// What stands in the way at each server that is watched.
 type Looks = Arc<Mutex<Vec<Option<String>>>>;

@@ -28,6 +28,14 @@ struct Words {
     max: &'static str,
 }
 
+/// Of moves that copy.
+const COPY: Words = Words {
+    from_or_to: "from or to",
+    does: "copy",
+    per_pod: "moves_per_pod",
+    max: "moves_max",
+};
+
 #[derive(Debug, Default)]
 struct Shared {
     turns: Mutex<BTreeMap<MoveId, [PodId; 2]>>,
@@ -60,20 +68,14 @@ impl Caps {
 
     /// Moves that copy.
     pub(super) fn copying(limits: &MoveLimits) -> Self {
-        let words = Words {
-            from_or_to: "from or to",
-            does: "copy",
-            per_pod: "moves_per_pod",
-            max: "moves_max",
-        };
-        Self::new(limits.moves_per_pod, limits.moves_max, words)
+        Self::new(limits.moves_per_pod, limits.moves_max, COPY)
     }
 
     /// Copies of moved shops that are dumped and deleted: as much work for a pod as copying.
     pub(super) fn clearing(limits: &MoveLimits) -> Self {
         let words = Words {
             does: "clear what they left",
-            ..Self::copying(limits).words
+            ..COPY
         };
         Self::new(limits.moves_per_pod, limits.moves_max, words)
     }
