@@ -91,6 +91,11 @@ impl Session {
         &self.end
     }
 
+    /// The server's number of the connection.
+    pub(crate) fn connection_id(&self) -> u32 {
+        self.id
+    }
+
     /// Whether a call has not answered: nothing can be asked any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.conn.is_none()

@@ -26,7 +26,7 @@ pub(in crate::mover) struct Door {
 pub(in crate::mover) struct Waited {
     /// How long.
     pub(in crate::mover) time: Duration,
-    /// Writes that held the home when it began.
+    /// Writes that held the home when it began; only a fence counts them.
     pub(in crate::mover) in_flight: u64,
     /// Sessions that were ended.
     pub(in crate::mover) ended: u64,
@@ -56,16 +56,16 @@ impl Door {
     ) -> Result<(Option<HomeRow>, Waited), MoveError> {
         let Self { session, watch } = self;
         let bound = job.limits.fence_bound;
-        let asking = "ask for the connection's number";
-        let own = session.number(asking, "select connection_id()").await?;
+        let own = session.connection_id();
         let begun = Instant::now();
         let mut waited = Waited::default();
+        let counts = *change == Change::Fence;
         let work = timeout(bound, home::change(session, job, change));
         let row = tokio::select! {
             biased;
             row = work => row,
             // Ends never.
-            () = look(watch, job, own.unwrap_or(0), &mut waited) => return Err(MoveError::Stopped),
+            () = look(watch, job, own, counts, &mut waited) => return Err(MoveError::Stopped),
         };
         waited.time = begun.elapsed();
         match row {
@@ -86,18 +86,20 @@ impl Door {
     }
 }
 
-/// Counts the writes in flight, then ends those that take too long. What fails here fails silently: the change itself
-/// has its bound.
-async fn look(watch: &mut Session, job: &Job, own: u64, waited: &mut Waited) {
+/// Counts the writes in flight where that is wanted (the question goes through all locks of the server), then ends those
+/// that take too long. What fails here fails silently: the change itself has its bound.
+async fn look(watch: &mut Session, job: &Job, own: u32, counts: bool, waited: &mut Waited) {
     let began = Instant::now();
-    let count = format!(
-        "select count(*) from performance_schema.data_locks where object_schema = database() \
-         and object_name = 'shop_home' and index_name = 'PRIMARY' and lock_type = 'RECORD' \
-         and lock_status = 'GRANTED' and lock_mode like 'S%' and lock_data = '{}'",
-        job.shop
-    );
-    if let Ok(Some(holders)) = watch.number("count the writes in flight", &count).await {
-        waited.in_flight = holders;
+    if counts {
+        let count = format!(
+            "select count(*) from performance_schema.data_locks where object_schema = database() \
+             and object_name = 'shop_home' and index_name = 'PRIMARY' and lock_type = 'RECORD' \
+             and lock_status = 'GRANTED' and lock_mode like 'S%' and lock_data = '{}'",
+            job.shop
+        );
+        if let Ok(Some(holders)) = watch.number("count the writes in flight", &count).await {
+            waited.in_flight = holders;
+        }
     }
     tokio::time::sleep_until(began + job.limits.fence_kill_after).await;
     let blockers = format!(
