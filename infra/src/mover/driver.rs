@@ -38,7 +38,7 @@ mod undo;
 pub(super) use door::Door;
 pub(super) use ends::{end_of, job_of};
 pub(super) use fence::Fences;
-use follow::Hands;
+use follow::{Hands, Tables};
 pub(super) use kept::Kept;
 pub(super) use recover::HOME_CACHED;
 
@@ -73,6 +73,8 @@ pub(super) struct Driver {
     turn: Option<Turn>,
     /// One among those whose source is watched when they have copied, until the move is over.
     watch: Option<Turn>,
+    /// The shop's tables, as this run found them when it prepared the move.
+    tables: Option<Tables>,
     /// What works on the rows.
     hands: Option<Hands>,
     /// Whether everything is there that a run needs before it touches a row.
@@ -101,6 +103,7 @@ impl Driver {
             incoming: None,
             turn: None,
             watch: None,
+            tables: None,
             hands: None,
             ready: false,
         };

@@ -50,11 +50,12 @@ pub(crate) async fn dry_run(
         Box::pin(preflight::check(&job, preflight::Documents::Ask)),
     )
     .await;
-    let estimate = checked.map_err(|_| MoveError::Timeout {
+    let checked = checked.map_err(|_| MoveError::Timeout {
         pod: job.source.pod,
         doing: "asking whether the shop can move",
         limit: WITHIN,
     })??;
+    let estimate = checked.estimate;
     Ok(MoveCheck {
         back: back_of.is_some(),
         tables: estimate

@@ -46,6 +46,15 @@ pub(crate) struct Estimate {
     pub(crate) seconds_beside_shops: u64,
 }
 
+/// What [`check`] found where nothing stands against a move.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// How large it is.
+    pub(crate) estimate: Estimate,
+    /// The shop's tables.
+    pub(crate) tables: Vec<Table>,
+}
+
 /// One table of an [`Estimate`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableEstimate {
@@ -67,7 +76,7 @@ pub(crate) enum Documents {
 }
 
 /// Asks everything. Changes nothing. The error names every reason.
-pub(crate) async fn check(job: &Job, look_into: Documents) -> Result<Estimate, MoveError> {
+pub(crate) async fn check(job: &Job, look_into: Documents) -> Result<Checked, MoveError> {
     let mut reasons = Vec::new();
     if job.source.pod == job.target.pod {
         reasons.push(format!("the shop is at pod {} already", job.source.pod));
@@ -109,7 +118,8 @@ pub(crate) async fn check(job: &Job, look_into: Documents) -> Result<Estimate, M
     source.close().await;
     target.close().await;
     if reasons.is_empty() {
-        return Ok(estimate);
+        let tables = survey_a.tables;
+        return Ok(Checked { estimate, tables });
     }
     reasons.dedup();
     Err(MoveError::Refused { reasons })

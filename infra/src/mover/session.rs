@@ -23,6 +23,8 @@ mod awake;
 mod connect;
 // Which faults pass by themselves.
 mod fault;
+// The binlog's files.
+mod file;
 // Transactions that name the move.
 mod owned;
 // Values and names in statements and rows.

@@ -171,7 +171,11 @@ impl Driver {
             Session::open(&self.job, &self.job.target)
         )?;
         self.note_start(&mut source, &mut target).await?;
-        let tables: Tables = discover(&mut source).await?.into();
+        let tables: Tables = match self.tables.take() {
+            // (The comparison at the end makes sure that they are the same then.)
+            Some(tables) => tables,
+            None => discover(&mut source).await?.into(),
+        };
         let noted = apply::resume_point(&mut target, &self.job).await?;
         let from = match noted {
             Some(set) => set,
@@ -199,7 +203,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Where the two binlogs begin: noted once, before the first row is copied.
+    /// Where the two binlogs begin: noted once, before the first row is copied, in files that are short until there.
     async fn note_start(
         &mut self,
         source: &mut Session,
@@ -208,6 +212,7 @@ impl Driver {
         if self.row.detail.source_from.is_some() && self.row.detail.target_from.is_some() {
             return Ok(());
         }
+        tokio::try_join!(source.begin_file(), target.begin_file())?;
         let detail = MoveDetail {
             source_from: Some(source.gtid_executed().await?.to_string()),
             target_from: Some(target.gtid_executed().await?.to_string()),

@@ -8,7 +8,7 @@ use super::Driver;
 use crate::catalog::MoveDetail;
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change};
-use crate::mover::preflight::Documents;
+use crate::mover::preflight::{Checked, Documents};
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
@@ -22,7 +22,8 @@ impl Driver {
         self.take_source().await?;
         self.take_target().await?;
         self.clean().await?;
-        let estimate = preflight::check(&self.job, Documents::Asked).await?;
+        let Checked { estimate, tables } = preflight::check(&self.job, Documents::Asked).await?;
+        self.tables = Some(tables.into());
         self.job.progress.expects(estimate.rows, estimate.bytes);
         self.at_target(Step::Incoming, &Change::Incoming).await?;
         // What an earlier try noted is about rows that are gone.
