@@ -10,6 +10,7 @@ use shared::{Host, PodId};
 
 use crate::api::{WORD_RULE, is_word};
 use crate::home_dir::HomeDir;
+use crate::mover::MoveLimits;
 
 mod edit;
 
@@ -47,6 +48,8 @@ pub struct FleetFile {
     pub platform_domain: Host,
     /// The edges.
     pub edge: EdgeWish,
+    /// What is written of moves, as the control server's file has it; empty where the defaults hold.
+    pub moves: String,
     /// The pods, by id.
     pub pods: Vec<PodWish>,
 }
@@ -114,6 +117,7 @@ impl FleetFile {
         let Template::Local = s.word("template", Template::Local, &[("local", Template::Local)]);
         let region = s.section("defaults", |s| word(s, "region", "local"));
         let edge = s.section("edge", EdgeWish::read);
+        let moves = s.section("moves", moves);
         let pods = s.sections("pod", |s| PodWish::read(s, &region));
         let pods = pods.map(|mut pods| {
             check_unique(s, &pods);
@@ -124,6 +128,7 @@ impl FleetFile {
             base_domain: base_domain?,
             platform_domain: platform_domain?,
             edge,
+            moves,
             pods: pods?,
         })
     }
@@ -174,6 +179,18 @@ impl PodWish {
             replicas,
             processes,
         })
+    }
+}
+
+/// The control server reads the same table. It is read here too, so that whoever applies the file hears what is wrong with
+/// it, and not a server that does not start any more.
+fn moves(s: &mut Section<'_>) -> String {
+    let written = s.table();
+    MoveLimits::read(s);
+    if written.is_empty() {
+        String::new()
+    } else {
+        format!("[moves]\n{written}").trim_end().to_owned()
     }
 }
 
@@ -246,6 +263,31 @@ mod tests {
         assert_eq!(pods, [(1, "north", 2, 2), (2, "south", 2, 2)]);
         assert_eq!(fleet.pods[0].region, "local");
         assert_eq!(fleet.pods[0].servers().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn moves_have_their_limits_here_and_a_fault_names_the_key() {
+        const PODS: &str = "base_domain='localhost'\nplatform_domain='localhost'\n";
+        let text = |moves: &str| format!("{PODS}{moves}");
+        assert_eq!(parse(PODS).unwrap().moves, "");
+        let moves = parse(&text("[moves]\nstreams = 5\nobserve = '77s'"));
+        let table: toml::Table = moves.unwrap().moves.parse().unwrap();
+        assert_eq!(table["moves"]["streams"].as_integer(), Some(5));
+        assert_eq!(table["moves"]["observe"].as_str(), Some("77s"));
+        let faults = parse(&text(
+            "[moves]\nstreams = 99\nnice = 2\nfence_bound = '3s'\nfence_kill_after = '4s'\nlease = 2",
+        ));
+        let faults = faults.unwrap_err().to_string();
+        for fault in [
+            "fleet.toml: moves.streams: 99 is not within 1 and 32",
+            "moves.nice: unknown key; known here: ",
+            "moves.fence_kill_after: is not below fence_bound",
+            "moves.lease: 2 is not a duration",
+        ] {
+            assert!(faults.contains(fault), "{fault:?} in\n{faults}");
+        }
+        let faults = parse(&text("moves = 3")).unwrap_err().to_string();
+        assert!(faults.contains("moves: 3 is not a table"), "{faults}");
     }
 
     #[test]

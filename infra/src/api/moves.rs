@@ -167,7 +167,7 @@ pub struct MoveNew {
     /// For the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How long the source's copy is kept after the hand-over; without it, `moves.observe` of `control.toml`.
+    /// How long the source's copy is kept after the hand-over; without it, `moves.observe` of `fleet.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe_ms: Option<u64>,
 }

@@ -98,7 +98,7 @@ pub struct MoveHow {
     /// Why; kept in the shop's history
     #[arg(long)]
     pub reason: Option<String>,
-    /// How long the former pod keeps its copy, so that the shop can move back at once [default: control.toml's, 15m]
+    /// How long the former pod keeps its copy, so that the shop can move back at once [default: `moves.observe` of fleet.toml, 15m]
     #[arg(long, value_name = "TIME", value_parser = observe)]
     pub observe: Option<Duration>,
     /// Follow it; fails if the shop does not move

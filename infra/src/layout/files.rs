@@ -68,6 +68,7 @@ impl Maker<'_> {
                 ("secrets_dir", path(&self.home.secrets())),
                 ("base_domain", quoted(&self.fleet.base_domain)),
                 ("platform_domain", quoted(&self.fleet.platform_domain)),
+                ("moves", self.fleet.moves.clone()),
                 ("tokens", tokens),
             ],
         )

@@ -24,6 +24,7 @@ pub(crate) fn fleet(pods: Vec<PodWish>) -> FleetFile {
             listen: "127.0.0.1:8080".parse().unwrap(),
             count: 1,
         },
+        moves: String::new(),
         pods,
     }
 }
@@ -145,6 +146,32 @@ fn mysql_starts_with_its_defaults_file_first_and_read_only() {
     ] {
         assert!(wanted.file.text.lines().any(|it| it == line), "{line}");
     }
+}
+
+#[test]
+fn what_moves_may_take_stays_in_the_control_servers_file_and_is_a_restart_of_it() {
+    let control = |fleet: &FleetFile| layout(fleet).unit(CONTROL).unwrap().clone();
+    let moves = |wanted: &Wanted| {
+        let table: toml::Table = wanted.file.text.parse().unwrap();
+        table.get("moves").cloned()
+    };
+    let mut wish = fleet(vec![pod(1, "north")]);
+    let before = control(&wish);
+    assert_eq!(moves(&before), None);
+    wish.moves = "[moves]\nstreams = 5".into();
+    let after = control(&wish);
+    assert_eq!(
+        moves(&after).unwrap()["streams"].as_integer(),
+        Some(5),
+        "{}",
+        after.file.text
+    );
+    assert_ne!(before.unit.revision, after.unit.revision);
+    // Another pod changes the file and takes nothing away.
+    wish.pods.push(pod(2, "south"));
+    let third = control(&wish);
+    assert_eq!(moves(&third), moves(&after));
+    assert_eq!(third.unit.revision, after.unit.revision);
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn wish() -> FleetFile {
             listen: "127.0.0.1:8080".parse().unwrap(),
             count: 1,
         },
+        moves: String::new(),
         pods: vec![PodWish {
             id: id(1),
             name: "one".into(),

@@ -61,6 +61,11 @@ impl<'a> Section<'a> {
         self.table.keys().map(String::as_str)
     }
 
+    /// The table as it is written, for a reader that hands it on to another file.
+    pub const fn table(&self) -> &'a Table {
+        self.table
+    }
+
     /// Whether the key is there.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)

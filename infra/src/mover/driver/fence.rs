@@ -169,7 +169,7 @@ impl Driver {
         let permit = if let Ok(permit) = Arc::clone(&all).try_acquire_owned() {
             permit
         } else {
-            let text = "other fences stand (`fences_max` of control.toml)".to_owned();
+            let text = "other fences stand (`moves.fences_max` of fleet.toml)".to_owned();
             self.waits(Some(text)).await?;
             let mut queue = Queue::join(all);
             loop {

@@ -38,7 +38,7 @@ impl Driver {
             (
                 MoveEvent::Fail,
                 format!(
-                    "{missed} fences did not hold (`fence_tries` of control.toml); the last one: {text}"
+                    "{missed} fences did not hold (`moves.fence_tries` of fleet.toml); the last one: {text}"
                 ),
             )
         } else {
