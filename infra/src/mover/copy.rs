@@ -139,17 +139,27 @@ pub(crate) async fn copy_all(
         loaders.spawn(of_shop(job.shop, load));
     }
     drop(chunks);
-    let reader = read_tables(&shared, done, stands, to_loaders);
-    let ended = async {
-        while let Some(ended) = loaders.join_next().await {
-            ended.unwrap_or(Err(MoveError::Stopped))?;
+    both(read_tables(&shared, done, stands, to_loaders), loaders).await
+}
+
+/// Waits for the reader and all loaders. One loader that fails ends the others and the reader at once: its chunk stays the
+/// oldest on its way, so that no mark would come further, whatever else were copied. A reader that fails lets them load
+/// what it has read; where one fails too, nobody takes the reader's chunks, and the loader's reason is the one to tell.
+async fn both(
+    reader: impl Future<Output = Result<(), MoveError>>,
+    mut loaders: JoinSet<Result<(), MoveError>>,
+) -> Result<(), MoveError> {
+    let mut reader = std::pin::pin!(reader);
+    let mut read = None;
+    loop {
+        tokio::select! {
+            biased;
+            ended = loaders.join_next() => match ended {
+                Some(ended) => ended.unwrap_or(Err(MoveError::Stopped))?,
+                None => return read.unwrap_or(Err(MoveError::Stopped)),
+            },
+            ended = &mut reader, if read.is_none() => read = Some(ended),
         }
-        Ok(())
-    };
-    // A loader that fails makes the reader fail too (nobody takes its chunks): the loader's reason is the one to tell.
-    match tokio::join!(reader, ended) {
-        (_, Err(error)) | (Err(error), Ok(())) => Err(error),
-        (Ok(()), Ok(())) => Ok(()),
     }
 }
 
@@ -349,25 +359,4 @@ async fn finish(shared: &Shared, target: &mut Session) -> Result<(), MoveError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mover::table::KeyPart;
-
-    #[test]
-    fn a_stand_is_read_back() {
-        let key = Key(Box::new([
-            KeyPart::Signed(-5),
-            KeyPart::Bytes(vec![0, 255]),
-        ]));
-        for key in [None, Some(Key(Box::new([]))), Some(key)] {
-            let stand = Stand {
-                chunk: 3,
-                rows: 1_000,
-                bytes: 7,
-                key,
-            };
-            assert_eq!(Stand::from_bytes(&stand.to_bytes()), Some(stand));
-        }
-        assert_eq!(Stand::from_bytes(b"short"), None);
-    }
-}
+mod tests;
