@@ -1,17 +1,19 @@
-//! A move that does something again: a fence that missed, and a move back that failed.
+//! A move that does something again: a fence that missed, a move back that failed, and one that was undone.
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use shared::moves::MoveState;
-use tests::moves::ControlDoor;
+use tests::moves::{ControlDoor, rows_of};
 use tests::suite::Test;
-use tests::{Fleet, tests};
+use tests::{Call, Fleet, tests, wait_until};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![
         alone: inv3_a_fence_that_missed_costs_no_second_comparison_of_the_shop,
-            inv3_a_move_back_that_failed_copies_anew;
+            inv3_a_move_back_that_failed_copies_anew,
+            inv1_inv3_a_move_back_that_was_undone_leaves_nothing_in_the_way_of_the_next;
     ]
 }
 
@@ -79,6 +81,52 @@ async fn inv3_a_move_back_that_failed_copies_anew(fleet: &Fleet) -> Result<()> {
         ensure!(moving.back_of.is_some(), "{}", moving.words());
         let copied = moving.took("copied_rows");
         ensure!((copied > Some(0)) == anew, "{copied:?}: {}", moving.words());
+    }
+    let orders = shop.order_ids().await?.len();
+    ensure!(orders == 4, "{orders} orders");
+    fleet.without_own_failpoints(points).await
+}
+
+/// Nobody is to delete the shop's old copy but what undoes the move back, however early that was: the move that left the copy
+/// is over. So the shop can go there again, by a copy.
+async fn inv1_inv3_a_move_back_that_was_undone_leaves_nothing_in_the_way_of_the_next(
+    fleet: &Fleet,
+) -> Result<()> {
+    let points = fleet.with_own_failpoints().await?;
+    let control = ControlDoor::of(fleet).await?;
+    let shop = fleet.shop(1).await?;
+    let product = shop.product("Lamp", "10.00", 9).await?;
+    shop.buy("before", &[(&product, 1)]).await?;
+    let home = fleet.primary(1).await?;
+    // Before the old home is the move's, before it is changed, and when it has been.
+    for place in [
+        "take-over-target.before",
+        "incoming.before",
+        "prepared-back.after",
+    ] {
+        fleet.move_shop(&shop, 2).await?;
+        points.set(shop.id, place, "stop")?;
+        let back = fleet.order_move(&shop, 1).await?;
+        points.happens(shop.id, place, ENDS_MAX).await?;
+        shop.buy(place, &[(&product, 1)]).await?;
+        control.tell(back, "abort").await?.wants(200)?;
+        points.go_on(shop.id, place);
+        control
+            .reaches(back, &[MoveState::Aborted], ENDS_MAX)
+            .await?;
+        wait_until("the old copy is deleted", ENDS_MAX, async || {
+            let told = control.send(Call::get(format!("/v1/moves/{back}"))).await?;
+            let told: Value = told.wants(200)?.json()?;
+            ensure!(told["leftover_since"].is_null(), "{told}");
+            Ok(())
+        })
+        .await?;
+        let left: usize = rows_of(&home, shop.id).await?.values().map(Vec::len).sum();
+        ensure!(left == 0, "{left} rows are left, undone at {place}");
+        let again = fleet.move_shop(&shop, 1).await.context(place)?;
+        ensure!(again.back_of.is_none(), "{}", again.words());
+        ensure!(again.took("copied_rows") > Some(0), "{}", again.words());
+        fleet.finish_move(again.id).await?;
     }
     let orders = shop.order_ids().await?.len();
     ensure!(orders == 4, "{orders} orders");

@@ -332,6 +332,8 @@ fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
         Change::TakeLeftover if at == MoveState::Done => Pc::Rows(OnRows::Leftover),
         Change::TakeLeftover => match s.pod(it.target).home.map(|row| row.state) {
             Some(HomeState::Incoming) => Pc::Rows(OnRows::Leftover),
+            // Undone before it made the home `incoming`; what the shop left there is nobody's else any more.
+            Some(HomeState::Moved) if it.back => Pc::Rows(OnRows::Leftover),
             // It never was this move's: nothing was copied.
             _ => Pc::Home(Change::Forget),
         },

@@ -3,7 +3,7 @@
 use shared::moves::MoveState;
 
 use crate::safeguards::Bounds;
-use crate::state::State;
+use crate::state::{Move, State};
 use crate::{catalog, holds, reached};
 
 fn is(s: &State, number: usize, state: MoveState) -> bool {
@@ -98,8 +98,9 @@ fn inv1_inv2_inv3_inv11_aborts_then_the_same_move_again() {
 #[test]
 fn inv1_inv2_inv3_inv11_there_and_back() {
     holds(
-        "there and back",
+        "there and back, and a move back that is undone",
         Bounds {
+            aborts: 1,
             owners: 4,
             tries: 1,
             back: true,
@@ -114,6 +115,13 @@ fn inv1_inv2_inv3_inv11_there_and_back() {
             }),
             reached("the move back is observed", |_, s| {
                 is(s, 2, MoveState::Observing)
+            }),
+            reached("undone, and nothing of it is at A", |_, s| {
+                let over = |mv: Move| mv.state == MoveState::Aborted && mv.leftover.is_none();
+                s.catalog.moves[1].is_some_and(over) && s.clients.acked != 0
+            }),
+            reached("undone before A's home was touched", |_, s| {
+                is(s, 2, MoveState::Aborted) && s.pods[0].home.is_some_and(|home| home.epoch == 1)
             }),
         ],
     );

@@ -1,8 +1,8 @@
-//! What an aborted move left at its target: rows of a shop that another pod owns.
+//! What a move leaves at its target, when it is begun anew or aborted: rows of a shop that another pod owns, and marks.
 //!
-//! They are deleted as a retired source's are, while the home says `incoming` and names this operation: whoever of the
-//! aborted move wakes up late finds another owner number there, and can add nothing. The home itself goes last, and is
-//! not changed here.
+//! They are deleted as a retired source's are, while the home says `incoming` (or `moved`, where a move back was aborted
+//! before it changed that) and names this operation: whoever of an earlier run wakes up late finds another owner number
+//! there, and can add nothing. The home itself goes last, and is not changed here.
 
 use shared::home::HomeState;
 use shared::moves::MoveId;
@@ -13,13 +13,18 @@ use super::retire::delete::Deletion;
 use super::session::Session;
 use super::table::Table;
 
-/// Deletes the shop's rows at the target, then the marks of this move. Run again it goes on with what is left.
-pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveError> {
+/// Deletes the shop's rows at the target, whose home must be in this state, then the marks of this move. Run again it goes
+/// on with what is left.
+pub(crate) async fn delete_rows(
+    job: &Job,
+    tables: &[Table],
+    state: HomeState,
+) -> Result<(), MoveError> {
     let deletion = Deletion {
         job,
         end: &job.target,
         part: "leftover",
-        state: HomeState::Incoming,
+        state,
     };
     deletion.run(tables).await?;
     forget_marks(job, &job.target, None).await

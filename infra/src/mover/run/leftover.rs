@@ -16,7 +16,7 @@ use super::{Mover, heard};
 use crate::catalog::{CatalogError, Leftover, MoveRef, MoveRow};
 use crate::mover::driver::{HOME_CACHED, job_of};
 use crate::mover::error::MoveError;
-use crate::mover::home::{self, Change};
+use crate::mover::home::{self, Change, HomeRow};
 use crate::mover::job::Job;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
@@ -168,7 +168,7 @@ async fn clear_target(
     of_move: MoveRow,
 ) -> Result<Job, MoveError> {
     // The source need not be there: nothing is asked of it but its name.
-    let source = of_move.source;
+    let (source, back_of) = (of_move.source, of_move.detail.back_of);
     let row = MoveRow {
         owner: left.owner,
         source: of_move.target,
@@ -181,11 +181,10 @@ async fn clear_target(
         home::change(&mut session, &job, &Change::TakeLeftover).await
     })
     .await?;
-    let filled = home.is_some_and(|row| row.state == HomeState::Incoming);
-    if filled {
+    if let Some(state) = with_rows(home, back_of.is_some()) {
         let tables = discover(&mut session).await?;
         step!(Step::LeftoverDelete => {
-            leftover::delete_rows(&job, &tables).await
+            leftover::delete_rows(&job, &tables, state).await
         })
         .await?;
     }
@@ -199,4 +198,50 @@ async fn clear_target(
     })
     .await?;
     Ok(job)
+}
+
+/// The state of a target's home that may have rows of an aborted move. One that the move never made `incoming` has none; but
+/// where the shop was to go back, what it had left there is nobody else's to delete any more: the move that left it is over.
+fn with_rows(home: Option<HomeRow>, back: bool) -> Option<HomeState> {
+    let state = home?.state;
+    match state {
+        HomeState::Incoming => Some(state),
+        HomeState::Moved => back.then_some(state),
+        HomeState::Serving
+        | HomeState::Ready
+        | HomeState::Frozen
+        | HomeState::Offline
+        | HomeState::Fenced
+        | HomeState::Handing => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn what_the_shop_left_there_goes_with_a_move_back_that_is_undone_and_with_no_other() {
+        let home = |state| {
+            Some(HomeRow {
+                epoch: Epoch::FIRST,
+                state,
+                move_id: None,
+                owner: 1,
+                ready_gtid: None,
+                mark: None,
+            })
+        };
+        let incoming = Some(HomeState::Incoming);
+        for back in [false, true] {
+            assert_eq!(with_rows(home(HomeState::Incoming), back), incoming);
+            assert_eq!(with_rows(home(HomeState::Serving), back), None);
+            assert_eq!(with_rows(None, back), None);
+        }
+        let moved = HomeState::Moved;
+        assert_eq!(with_rows(home(moved), true), Some(moved));
+        assert_eq!(with_rows(home(moved), false), None);
+    }
 }
