@@ -126,13 +126,21 @@ impl Driver {
         if detail != self.row.detail {
             self.note(Step::NoteDump, &detail).await?;
         }
+        // The turn and the dump may have taken long: nobody has looked at what was written since.
+        if !self.read_to_the_end(tail).await? {
+            return Ok(false);
+        }
         let despite = self.row.detail.despite_strays;
         let mut deleting = std::pin::pin!(step!(Step::Delete => {
             retire::delete_rows(&job, tables).await
         }));
         loop {
             tokio::select! {
-                done = &mut deleting => { done?; return Ok(true); }
+                done = &mut deleting => {
+                    done?;
+                    // A table whose rows were gone already may have new ones.
+                    return self.read_to_the_end(tail).await;
+                }
                 () = sleep(LOOK_EVERY) => {
                     if self.note_strays(tail).await? && !despite {
                         return Ok(false);
