@@ -106,7 +106,10 @@ async fn move_shop(fleet: &Fleet, handle: &str, to: u32) -> Result<Shown> {
         .context("podctl shop move")?;
     let said = String::from_utf8_lossy(&ended.stderr);
     ensure!(ended.status.success(), "the move of {handle}: {said}");
-    let shown: Shown = fleet.podctl.json(&["move", "show", handle]).await?;
+    let shown: Shown = fleet
+        .podctl
+        .json(&["move", "show", handle, "--all"])
+        .await?;
     match shown.state.as_str() {
         "observing" | "retiring" | "done" => Ok(shown),
         state => bail!(
@@ -120,12 +123,15 @@ async fn move_shop(fleet: &Fleet, handle: &str, to: u32) -> Result<Shown> {
 async fn retire(fleet: &Fleet, handle: &str) -> Result<Shown> {
     fleet.podctl.ok(&["move", "finish", handle]).await?;
     wait_until("the move ends", MOVE_MAX, async || {
-        let shown: Shown = fleet.podctl.json(&["move", "show", handle]).await?;
+        let shown: Shown = fleet
+            .podctl
+            .json(&["move", "show", handle, "--all"])
+            .await?;
         ensure!(shown.state == "done", "it is {}", shown.state);
         Ok(())
     })
     .await?;
-    fleet.podctl.json(&["move", "show", handle]).await
+    fleet.podctl.json(&["move", "show", handle, "--all"]).await
 }
 
 /// A number out of a text that a server gave.

@@ -12,6 +12,12 @@ use crate::mover::ProgressNow;
 /// The most moves in one answer.
 pub const MOVES_MAX: u32 = 500;
 
+/// The most events of a move that are kept, and so in one answer: a move that gets on has some twenty, one whose fences all
+/// miss a hundred.
+pub const MOVE_EVENTS_MAX: u32 = 500;
+/// Of them the first ones: how it began is asked for when it ends badly.
+pub const MOVE_EVENTS_FIRST: u32 = 100;
+
 /// The longest time of observation: the source's copy takes its room all that while, and a forgotten move bars the next.
 pub const OBSERVE_MAX_MS: u64 = 30 * 24 * 3600 * 1000;
 
@@ -58,6 +64,10 @@ pub struct Move {
     /// The move that this one takes back.
     #[schema(value_type = Option<String>)]
     pub back_of: Option<MoveId>,
+    /// The move that took this one back: the shop is where that one brought it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub taken_back_by: Option<MoveId>,
     /// What it waits for, if it does.
     pub waits: Option<String>,
     /// Why it failed, or why its last try did.
@@ -80,6 +90,12 @@ pub struct Move {
     /// When its row last changed.
     #[serde(with = "time::serde::rfc3339")]
     pub changed_at: OffsetDateTime,
+    /// Since when it is in its state.
+    #[serde(with = "time::serde::rfc3339")]
+    pub state_since: OffsetDateTime,
+    /// Events of it that are not kept any more: of a move that has very many the first hundred are kept, and the last ones.
+    #[serde(default)]
+    pub events_left_out: u64,
     /// What its mover is doing, where this control server drives it.
     pub progress: Option<MoveProgress>,
 }
@@ -258,6 +274,8 @@ pub struct MoveEventsQuery {
     pub after: u64,
     /// How long to wait for one, in milliseconds; at most, and without it, `limits.wait_max`.
     pub wait_ms: Option<u64>,
+    /// The last so many instead, whatever `after` says, and at once.
+    pub last: Option<u32>,
 }
 
 /// `GET /v1/moves/{ref}/events`.
@@ -267,6 +285,9 @@ pub struct MoveEvents {
     pub events: Vec<MoveEventRow>,
     /// `after` of the next request.
     pub next: u64,
+    /// With `last`: how many came before these, those that are not kept any more among them.
+    #[serde(default)]
+    pub before: u64,
     /// The move as it stands, with its progress.
     pub r#move: Move,
 }

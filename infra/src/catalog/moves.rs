@@ -9,13 +9,15 @@ use shared::moves::{MoveId, MoveState, ResumePoint};
 use shared::{Epoch, Handle, PodId, ShopId};
 
 use super::shops::{self, ShopRef};
-use super::{Catalog, CatalogError, Change, instant, signed, unsigned, word};
-use crate::api::{MoveEventRow, MoveRecord, Stray};
+use super::{Catalog, CatalogError, Change, signed};
+use crate::api::{MoveRecord, Stray};
 
 // A move begins, or is refused with the way out.
 mod begin;
 // What its driver does with it: taking it, steps, notes.
 mod drive;
+// What happened to it.
+mod events;
 // What a move left at a pod.
 mod leftovers;
 // What an operator may order.
@@ -29,13 +31,12 @@ mod switch;
 
 pub(super) use begin::refuse_migration_beside;
 pub use begin::{NewMove, Planned};
+use events::{append, append_taken};
 pub(crate) use leftovers::Leftover;
 pub(crate) use orders::MoveOrder;
 pub(super) use orders::refuse_state_order;
 use row::{RawMove, by_id, find, open_of, select_move};
 
-/// The most events of a move in one answer.
-const MOVE_EVENTS_MAX: u32 = 500;
 /// The actor of what a driver does by itself.
 const DRIVER: &str = "control";
 
@@ -90,6 +91,8 @@ pub(crate) struct MoveDetail {
     pub(crate) watched: Option<String>,
     /// What the target had executed when its home became `ready`.
     pub(crate) ready_gtid: Option<String>,
+    /// Since when it is in its state.
+    pub(crate) since_ms: Option<i64>,
     /// When the target became the owner; the time of observation counts from here.
     pub(crate) observing_since_ms: Option<i64>,
     /// An operator's word: the source's copy goes although it has strays.
@@ -104,6 +107,10 @@ pub(crate) struct MoveDetail {
     pub(crate) strays: Vec<Stray>,
     /// What it waits for.
     pub(crate) waits: Option<String>,
+    /// The move that took it back.
+    pub(crate) taken_back_by: Option<MoveId>,
+    /// Events of it that are not kept any more.
+    pub(crate) events_left_out: u64,
 }
 
 /// How a request names a move.
@@ -190,58 +197,6 @@ impl Catalog {
         rows.into_iter().map(RawMove::into_row).collect()
     }
 
-    /// What happened to a move after a sequence, oldest first.
-    pub(crate) async fn move_events(
-        &self,
-        id: MoveId,
-        after: u64,
-    ) -> Result<Vec<MoveEventRow>, CatalogError> {
-        let mut conn = self.read.acquire().await?;
-        let rows: Vec<(i64, String, i64, String, Option<String>, i64)> = sqlx::query_as(
-            "select sequence, state, owner, actor, note, at_ms from move_event \
-             where move = $1 and sequence > $2 order by sequence limit $3",
-        )
-        .bind(id.to_string())
-        .bind(signed(after))
-        .bind(i64::from(MOVE_EVENTS_MAX))
-        .fetch_all(&mut *conn)
-        .await?;
-        let event = |(sequence, state, owner, actor, note, at_ms): (_, String, _, _, _, _)| {
-            Ok(MoveEventRow {
-                sequence: unsigned(sequence)?,
-                state: word(MoveState::parse(&state), &state)?,
-                owner: unsigned(owner)?,
-                actor,
-                note,
-                at: instant(at_ms)?,
-            })
-        };
-        rows.into_iter().map(event).collect()
-    }
-
-    /// Forgets what happened to moves that were over before an instant; the moves themselves stay, with their epochs.
-    pub(crate) async fn prune_move_events(&self, before_ms: i64) -> Result<u64, CatalogError> {
-        let mut change = self.change("control").await?;
-        // Asked often, and mostly there is nothing: the oldest says so without a look at the others.
-        let oldest: Option<i64> =
-            sqlx::query_scalar("select at_ms from move_event order by sequence limit 1")
-                .fetch_optional(change.conn())
-                .await?;
-        if oldest.is_none_or(|at_ms| at_ms >= before_ms) {
-            return Ok(0);
-        }
-        let gone = sqlx::query(
-            "delete from move_event where at_ms < $1 and move in \
-             (select id from move where state in ('done', 'aborted') and changed_ms < $1)",
-        )
-        .bind(before_ms)
-        .execute(change.conn())
-        .await?
-        .rows_affected();
-        change.commit().await?;
-        Ok(gone)
-    }
-
     /// Woken after each change of a move. Subscribe before looking: a change after the look then wakes.
     pub(crate) fn watch_moves(&self) -> tokio::sync::watch::Receiver<u64> {
         self.moves.subscribe()
@@ -285,36 +240,6 @@ async fn write(
     .bind(error)
     .bind(at_ms)
     .bind(id.to_string())
-    .execute(change.conn())
-    .await?;
-    change.touch_moves();
-    Ok(())
-}
-
-/// Says what happened to a move, in the transaction that did it.
-async fn append(
-    change: &mut Change<'_>,
-    id: MoveId,
-    state: MoveState,
-    owner: u64,
-    note: Option<&str>,
-) -> Result<(), CatalogError> {
-    let sequence: i64 = sqlx::query_scalar(
-        "update catalog_meta set event_last = event_last + 1 where one = 1 returning event_last",
-    )
-    .fetch_one(change.conn())
-    .await?;
-    let (at_ms, actor) = (change.at_ms, change.actor.clone());
-    sqlx::query(
-        "insert into move_event (sequence, move, state, owner, actor, note, at_ms) values ($1, $2, $3, $4, $5, $6, $7)",
-    )
-    .bind(sequence)
-    .bind(id.to_string())
-    .bind(state.as_str())
-    .bind(signed(owner))
-    .bind(actor)
-    .bind(note)
-    .bind(at_ms)
     .execute(change.conn())
     .await?;
     change.touch_moves();

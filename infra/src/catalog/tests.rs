@@ -317,6 +317,8 @@ async fn a_removed_shop_leaves_a_tombstone_and_its_history_and_frees_its_names()
 // Names, history, and what the file itself refuses.
 mod whole;
 
+// What is told of moves.
+mod move_events;
 // Orders beside the steps of a driver.
 mod move_order_races;
 // What is ordered of moves, and what is refused.

@@ -27,6 +27,9 @@ pub enum MoveCommand {
         /// Id, the beginning of it, or the shop
         #[arg(value_name = "MOVE")]
         reference: String,
+        /// Every event that is kept, not only the last fifty
+        #[arg(long)]
+        all: bool,
     },
     /// Follow a move to its end; fails if the shop did not move
     Watch {

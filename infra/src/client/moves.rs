@@ -72,6 +72,12 @@ impl Control {
         self.get(&path).await
     }
 
+    /// The last so many events, and how many came before.
+    pub async fn last_move_events(&self, reference: &str, last: u32) -> Result<MoveEvents, Error> {
+        let path = Path::of(&["moves", reference, "events"]).query("last", Some(last.to_string()));
+        self.get(&path).await
+    }
+
     /// Pins a shop to a pod.
     pub async fn shop_pin(&self, reference: &str, pin: &PinPut) -> Result<Pin, Error> {
         self.send(Method::PUT, &Path::of(&["shops", reference, "pin"]), pin)

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Context;
 use super::pod::or_known_pods;
-use crate::api::{MOVES_MAX, Move, MoveEventRow, MoveFinish, MoveList, MoveQuery};
+use crate::api::{MOVES_MAX, Move, MoveEventRow, MoveEvents, MoveFinish, MoveList, MoveQuery};
 use crate::cli::MoveCommand;
 use crate::client::Control;
 use crate::output::table;
@@ -17,7 +17,7 @@ pub async fn run(cx: &Context, command: MoveCommand) -> anyhow::Result<()> {
     let control = cx.control()?;
     match command {
         MoveCommand::List { shop, pod, open } => list(cx, &control, shop, pod, open).await,
-        MoveCommand::Show { reference } => show(cx, &control, &reference).await,
+        MoveCommand::Show { reference, all } => show(cx, &control, &reference, all).await,
         MoveCommand::Watch { reference } => {
             let it = control.move_show(&reference).await?;
             watch::to_end(cx, &control, &it).await
@@ -68,30 +68,35 @@ async fn list(
     })?)
 }
 
+/// The last events of a move say where it stands; one that is stuck has hundreds of them.
+const EVENTS_SHOWN: u32 = 50;
+
 /// What `show` answers.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
     it: Move,
+    /// How many came before the first one here.
+    events_before: u64,
     events: Vec<MoveEventRow>,
 }
 
-async fn show(cx: &Context, control: &Control, reference: &str) -> anyhow::Result<()> {
-    let mut events = Vec::new();
-    let mut after = 0;
-    let it = loop {
-        let page = control
-            .move_events(reference, after, std::time::Duration::ZERO)
-            .await?;
-        // A page that does not go forward would be asked for without end.
-        if page.events.is_empty() || page.next <= after {
-            break page.r#move;
-        }
-        after = page.next;
-        events.extend(page.events);
+async fn show(cx: &Context, control: &Control, reference: &str, all: bool) -> anyhow::Result<()> {
+    // The server keeps fewer than it is asked for here.
+    let last = if all { u32::MAX } else { EVENTS_SHOWN };
+    let MoveEvents {
+        events,
+        before,
+        r#move,
+        ..
+    } = control.last_move_events(reference, last).await?;
+    let shown = Shown {
+        it: r#move,
+        events_before: before,
+        events,
     };
-    Ok(cx.out.result(&Shown { it, events }, |shown| {
-        print::whole(&shown.it, &shown.events)
+    Ok(cx.out.result(&shown, |shown| {
+        print::whole(&shown.it, &shown.events, shown.events_before)
     })?)
 }
 

@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use shared::PodId;
 use shared::error::Kind;
+use shared::moves::MoveId;
 use tokio::time::Instant;
 
 use super::app::{App, stopped};
@@ -294,37 +295,49 @@ pub(super) async fn events(
     Path(reference): Path<String>,
     Params(query): Params<MoveEventsQuery>,
 ) -> Answer<Body<MoveEvents>> {
-    let MoveEventsQuery { after, wait_ms } = query;
+    let MoveEventsQuery {
+        after,
+        wait_ms,
+        last,
+    } = query;
     // Subscribe before looking: a change after the look wakes.
     let mut changed = app.catalog.watch_moves();
     // A shop's name is looked up once: what is followed is this move, also when another one begins meanwhile.
     let id = app.catalog.move_row(&MoveRef::parse(&reference)).await?.id;
-    let mut last = events_after(&app, id, after).await?;
-    if !last.events.is_empty() || wait_ms == Some(0) {
-        return Ok(axum::Json(last));
+    let mut found = told(&app, id, after, last).await?;
+    if !found.events.is_empty() || last.is_some() || wait_ms == Some(0) {
+        return Ok(axum::Json(found));
     }
     let (_place, deadline): (_, Instant) = app.poll(wait_ms)?;
     loop {
         tokio::select! {
             _ = changed.changed() => {}
             () = tokio::time::sleep_until(deadline) => {
-                return Ok(axum::Json(events_after(&app, id, after).await?));
+                return Ok(axum::Json(told(&app, id, after, None).await?));
             }
-            () = stopped(app.stopping.clone()) => return Ok(axum::Json(last)),
+            () = stopped(app.stopping.clone()) => return Ok(axum::Json(found)),
         }
-        last = events_after(&app, id, after).await?;
-        if !last.events.is_empty() {
-            return Ok(axum::Json(last));
+        found = told(&app, id, after, None).await?;
+        if !found.events.is_empty() {
+            return Ok(axum::Json(found));
         }
     }
 }
 
-async fn events_after(app: &App, id: shared::moves::MoveId, after: u64) -> Answer<MoveEvents> {
-    let events = app.catalog.move_events(id, after).await?;
-    let row = app.catalog.move_row(&MoveRef::Id(id)).await?;
+async fn told(app: &App, id: MoveId, after: u64, last: Option<u32>) -> Answer<MoveEvents> {
+    let (catalog, mut before) = (&app.catalog, 0);
+    let events = match last {
+        Some(last) => catalog.last_move_events(id, last).await?,
+        None => catalog.move_events(id, after).await?,
+    };
+    let row = catalog.move_row(&MoveRef::Id(id)).await?;
+    if let Some(first) = events.first().filter(|_| last.is_some()) {
+        before = catalog.move_events_before(id, first.sequence).await? + row.detail.events_left_out;
+    }
     Ok(MoveEvents {
         next: events.last().map_or(after, |event| event.sequence),
         events,
+        before,
         r#move: view(app, row)?,
     })
 }

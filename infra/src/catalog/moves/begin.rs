@@ -4,7 +4,7 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 use shared::{Epoch, PodId, ShopId};
 
 use super::orders::ways;
-use super::{MoveDetail, MoveRow, append, by_id, drop_lease, open_of, write};
+use super::{MoveDetail, MoveRow, append, by_id, drop_lease, open_of, text_of, write};
 use crate::api::{Pod, PodStatus, Shop};
 use crate::catalog::operations::MIGRATE_KIND;
 use crate::catalog::shops::{self, ShopRef};
@@ -57,18 +57,17 @@ impl Catalog {
         let mut detail = MoveDetail {
             reason: new.reason.clone(),
             observe_ms: new.observe_ms,
+            since_ms: Some(change.at_ms),
             ..MoveDetail::default()
         };
+        let id = MoveId::random();
         if let Some(former) = back_of {
             detail.back_of = Some(former);
-            detail.back_from = take_back(&mut change, former).await?;
+            detail.back_from = take_back(&mut change, former, id).await?;
         }
-        let id = MoveId::random();
         let reserved = reserve(&mut change, &shop).await?;
         let owner = last_owner(&mut change, shop.id).await?;
-        let text = serde_json::to_string(&detail)
-            .map_err(|e| CatalogError::Corrupt(format!("a move's detail: {e}")))?;
-        let at_ms = change.at_ms;
+        let (at_ms, state) = (change.at_ms, MoveState::Preparing);
         sqlx::query(
             "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, state, owner, detail, error, \
              actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $7, $11, $8, null, $9, $10, $10)",
@@ -79,13 +78,14 @@ impl Catalog {
         .bind(i64::from(target.id.get()))
         .bind(signed(shop.epoch.get()))
         .bind(signed(reserved.get()))
-        .bind(MoveState::Preparing.as_str())
-        .bind(text)
+        .bind(state.as_str())
+        .bind(text_of(&detail)?)
         .bind(actor)
         .bind(at_ms)
         .bind(owner)
         .execute(change.conn())
         .await?;
+        let reason = new.reason.as_ref().map(|r| format!(": {r}"));
         let note = format!(
             "shop {} from pod {} to pod {}, epoch {} to {}{}",
             shop.handle,
@@ -93,19 +93,9 @@ impl Catalog {
             target.name,
             shop.epoch.get(),
             reserved.get(),
-            new.reason
-                .as_ref()
-                .map(|r| format!(": {r}"))
-                .unwrap_or_default()
+            reason.unwrap_or_default()
         );
-        append(
-            &mut change,
-            id,
-            MoveState::Preparing,
-            unsigned(owner)?,
-            Some(&note),
-        )
-        .await?;
+        append(&mut change, id, state, unsigned(owner)?, Some(&note)).await?;
         let row = by_id(change.conn(), id).await?;
         change.commit().await?;
         Ok(row)
@@ -213,20 +203,27 @@ async fn last_owner(change: &mut Change<'_>, shop: ShopId) -> Result<i64, Catalo
     Ok(last.unwrap_or(0))
 }
 
-/// Closes the move in observation; gives what its target had executed before it sold.
+/// Closes the move in observation for another one; gives what its target had executed before it sold.
 async fn take_back(
     change: &mut Change<'_>,
     former: MoveId,
+    by: MoveId,
 ) -> Result<Option<String>, CatalogError> {
     let row = by_id(change.conn(), former).await?;
     let next = row
         .state
         .after(MoveEvent::TakenBack)
         .ok_or_else(|| CatalogError::Stale(format!("move {former}")))?;
-    write(change, former, next, &row.detail, row.error.as_deref()).await?;
-    append(change, former, next, row.owner, Some("taken back")).await?;
+    let detail = MoveDetail {
+        since_ms: Some(change.at_ms),
+        taken_back_by: Some(by),
+        ..row.detail
+    };
+    write(change, former, next, &detail, row.error.as_deref()).await?;
+    let note = format!("taken back by move {by}");
+    append(change, former, next, row.owner, Some(&note)).await?;
     drop_lease(change, former).await?;
-    Ok(row.detail.ready_gtid)
+    Ok(detail.ready_gtid)
 }
 
 /// An epoch that no move of this shop ever had.

@@ -5,7 +5,8 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 use super::begin::worked_on;
 use super::switch::owned_by_target;
 use super::{
-    DRIVER, MoveDetail, MoveRow, append, by_id, drop_lease, expect, leftovers, text_of, write,
+    DRIVER, MoveDetail, MoveRow, append, append_taken, by_id, drop_lease, expect, leftovers,
+    text_of, write,
 };
 use crate::api::ParkReport;
 use crate::catalog::{Catalog, CatalogError, Change, signed};
@@ -29,8 +30,7 @@ impl Catalog {
             .bind(id.to_string())
             .execute(change.conn())
             .await?;
-        let note = format!("taken up by {holder}");
-        append(&mut change, id, row.state, row.owner + 1, Some(&note)).await?;
+        append_taken(&mut change, id, row.state, row.owner + 1, "", holder).await?;
         let row = by_id(change.conn(), id).await?;
         change.commit().await?;
         Ok(Some(row))
@@ -172,11 +172,14 @@ impl Catalog {
     }
 }
 
-/// The driver's detail, with what came from elsewhere after it was read: an operator's word, the edges' reports.
+/// The driver's detail, with what came from elsewhere after it was read: an operator's word, the edges' reports, what the
+/// catalog keeps itself.
 pub(super) fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
     let mut detail = driver.clone();
     detail.despite_strays |= stored.despite_strays;
     detail.source_gone |= stored.source_gone;
+    detail.since_ms = stored.since_ms;
+    detail.events_left_out = stored.events_left_out;
     detail.record.requests_parked = stored.record.requests_parked;
     detail.record.longest_park_ms = stored.record.longest_park_ms;
     detail.record.late_arrivals = stored.record.late_arrivals;
@@ -220,6 +223,9 @@ pub(super) async fn apply(
         ))
     })?;
     guard(change, found, next).await?;
+    if next != found.state {
+        detail.since_ms = Some(change.at_ms);
+    }
     match next {
         MoveState::Paused => detail.resume = found.state.resume_point(),
         MoveState::Observing => detail.observing_since_ms = Some(change.at_ms),

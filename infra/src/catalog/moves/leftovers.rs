@@ -5,7 +5,7 @@ use shared::moves::MoveId;
 use shared::{Epoch, PodId, ShopId};
 
 use super::drive::take_lease;
-use super::{DRIVER, MoveRow, append, by_id, drop_lease};
+use super::{DRIVER, MoveDetail, MoveRow, append, append_taken, by_id, drop_lease, text_of};
 use crate::catalog::{Catalog, CatalogError, Change, epoch, pod_id, shop_id, signed, unsigned};
 
 /// A copy to be taken away.
@@ -91,13 +91,14 @@ impl Catalog {
             .fetch_one(change.conn())
             .await?;
         let of_move = by_id(change.conn(), id).await?;
-        let note = format!("the copy it left is taken up by {holder}");
-        append(
+        let what = "the copy it left is ";
+        append_taken(
             &mut change,
             id,
             of_move.state,
             unsigned(owner)?,
-            Some(&note),
+            what,
+            holder,
         )
         .await?;
         change.commit().await?;
@@ -131,7 +132,7 @@ impl Catalog {
         change.commit().await
     }
 
-    /// Says why one is still there; the same again is no news.
+    /// Says why one is still there; the same again is no news. Why the move ended as it did stays.
     pub(crate) async fn note_leftover(
         &self,
         left: &Leftover,
@@ -139,14 +140,10 @@ impl Catalog {
     ) -> Result<(), CatalogError> {
         let mut change = self.change(DRIVER).await?;
         let row = by_id(change.conn(), left.id).await?;
-        if row.leftover_ms.is_none() || row.error.as_deref() == Some(text) {
+        if row.leftover_ms.is_none() || row.detail.waits.as_deref() == Some(text) {
             return Ok(());
         }
-        sqlx::query("update move set error = $1 where id = $2")
-            .bind(text)
-            .bind(left.id.to_string())
-            .execute(change.conn())
-            .await?;
+        waits(&mut change, left.id, row.detail, Some(text)).await?;
         append(&mut change, left.id, row.state, left.owner, Some(text)).await?;
         change.commit().await
     }
@@ -165,6 +162,7 @@ impl Catalog {
             return Err(stale(left.id));
         }
         drop_lease(&mut change, left.id).await?;
+        waits(&mut change, left.id, row.detail, None).await?;
         let pod = if left.pod == row.source {
             &row.source_name
         } else {
@@ -174,6 +172,25 @@ impl Catalog {
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
         change.commit().await
     }
+}
+
+/// What the leftover of a closed move waits for.
+async fn waits(
+    change: &mut Change<'_>,
+    id: MoveId,
+    detail: MoveDetail,
+    text: Option<&str>,
+) -> Result<(), CatalogError> {
+    let detail = MoveDetail {
+        waits: text.map(str::to_owned),
+        ..detail
+    };
+    sqlx::query("update move set detail = $1 where id = $2")
+        .bind(text_of(&detail)?)
+        .bind(id.to_string())
+        .execute(change.conn())
+        .await?;
+    Ok(())
 }
 
 fn stale(id: MoveId) -> CatalogError {

@@ -83,6 +83,9 @@ impl MoveRow {
             strays,
             waits,
             source_gone,
+            since_ms,
+            taken_back_by,
+            events_left_out,
             ..
         } = self.detail;
         Ok(Move {
@@ -107,6 +110,7 @@ impl MoveRow {
             reason,
             observe_ms,
             back_of,
+            taken_back_by,
             waits,
             error: self.error,
             record,
@@ -116,6 +120,8 @@ impl MoveRow {
             actor: self.actor,
             created_at: instant(self.created_ms)?,
             changed_at: instant(self.changed_ms)?,
+            state_since: instant(since_ms.unwrap_or(self.changed_ms))?,
+            events_left_out,
             progress: None,
         })
     }

@@ -5,7 +5,7 @@ use shared::moves::MoveState;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::api::{Move, MoveEventRow, MoveProgress, MoveRecord};
+use crate::api::{MOVE_EVENTS_FIRST, Move, MoveEventRow, MoveProgress, MoveRecord};
 use crate::output::{count, facts, or_dash, table};
 
 /// More strays than this are told by number: the first ones show where to look.
@@ -26,6 +26,9 @@ pub fn headline(it: &Move) -> String {
 
 /// Why it stands where it stands.
 fn why(it: &Move) -> String {
+    if let Some(by) = it.taken_back_by {
+        return format!("; it was taken back by move {by}");
+    }
     match (&it.error, &it.waits) {
         (Some(error), _) => format!(": {error}"),
         (None, Some(waits)) => format!("; it waits: {waits}"),
@@ -34,7 +37,8 @@ fn why(it: &Move) -> String {
 }
 
 pub(super) fn row(it: &Move) -> [String; 7] {
-    let note = it.error.as_ref().or(it.waits.as_ref());
+    let back = it.taken_back_by.map(|by| format!("taken back by {by}"));
+    let note = back.as_ref().or(it.error.as_ref()).or(it.waits.as_ref());
     [
         it.id.to_string(),
         it.shop.handle.to_string(),
@@ -46,9 +50,10 @@ pub(super) fn row(it: &Move) -> [String; 7] {
     ]
 }
 
-/// Everything about one.
-pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
+/// Everything about one; `before` is how many of its events came before these.
+pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
     let back = it.back_of.map(|id| format!("takes back {id}"));
+    let taken_back = it.taken_back_by.map(|id| format!("by {id}"));
     let kept = std::time::Duration::from_millis(it.observe_ms);
     let mut lines = vec![
         ("id", it.id.to_string()),
@@ -61,7 +66,10 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
             "to",
             format!("{} at epoch {}", it.target.name, it.epoch.get()),
         ),
-        ("state", it.state.to_string()),
+        (
+            "state",
+            format!("{} since {}", it.state, instant(it.state_since)),
+        ),
         (
             "ordered",
             format!("{} by {}", instant(it.created_at), it.actor),
@@ -71,6 +79,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
         ("owner", it.owner.to_string()),
     ];
     lines.extend(back.map(|text| ("kind", text)));
+    lines.extend(taken_back.map(|text| ("taken back", text)));
     lines.extend(it.waits.clone().map(|text| ("waits", text)));
     lines.extend(it.error.clone().map(|text| ("error", text)));
     lines.extend(progress_line(it).map(|text| ("progress", text)));
@@ -93,6 +102,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
             table("", ["table", "transaction", "at"], rows.collect())
         ));
     }
+    parts.extend(earlier(it, before));
     let rows = events.iter().map(|event| {
         [
             instant(event.at),
@@ -107,6 +117,23 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow]) -> String {
         rows.collect(),
     ));
     parts.join("\n\n")
+}
+
+/// That events came before those that are shown, and how to see them.
+pub(super) fn earlier(it: &Move, before: u64) -> Option<String> {
+    let (gone, id) = (it.events_left_out, it.id);
+    if before == 0 {
+        None
+    } else if before == gone {
+        Some(format!(
+            "{gone} of its events are not kept any more: they came after the first {MOVE_EVENTS_FIRST} of these"
+        ))
+    } else {
+        Some(format!(
+            "{} came before these; `podctl move show {id} --all` prints what is kept of them",
+            count(before, "event")
+        ))
+    }
 }
 
 /// What it left at a pod, if that is still there.
@@ -254,7 +281,7 @@ pub(super) mod tests {
             "source": { "id": 1, "name": "one" }, "target": { "id": 2, "name": "two" }, "source_epoch": 1, "epoch": 2,
             "state": state, "open": true, "owner": 1, "reason": null, "observe_ms": 900_000, "back_of": null,
             "waits": null, "error": null, "record": {}, "strays": [], "leftover_since": null, "actor": "ops",
-            "created_at": at, "changed_at": at, "progress": { "rows_expected": 4000, "rows_copied": 1000,
+            "created_at": at, "changed_at": at, "state_since": at, "progress": { "rows_expected": 4000, "rows_copied": 1000,
             "bytes_copied": 2048, "keys_pending": 3, "feed_lag_ms": 12, "rows_per_s": 100, "bytes_per_s": 1024,
             "seconds_left": 30 },
         });
@@ -282,6 +309,23 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn events_that_are_not_shown_are_counted() {
+        let mut it = a_move("cutover");
+        assert_eq!(earlier(&it, 0), None);
+        let text = whole(&it, &[], 70);
+        assert!(
+            text.contains("70 events came before these") && text.contains("--all"),
+            "{text}"
+        );
+        it.events_left_out = 70;
+        let text = whole(&it, &[], 70);
+        assert!(
+            text.contains("70 of its events are not kept") && text.contains("the first 100"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_whole_tells_strays_leftovers_and_what_it_took() {
         let mut it = a_move("observing");
         it.record.fence_ms = Some(31);
@@ -291,7 +335,7 @@ pub(super) mod tests {
             at_ms: 1,
         });
         it.leftover_since = Some(it.created_at);
-        let text = whole(&it, &[]);
+        let text = whole(&it, &[], 0);
         for part in [
             "fence",
             "31 ms",

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use shared::moves::MoveState;
 
-use super::print;
+use super::{EVENTS_SHOWN, print};
 use crate::api::{Move, MoveEventRow, MoveEvents};
 use crate::client::{Control, Error};
 use crate::command::Context;
@@ -59,25 +59,36 @@ const fn is_still(state: MoveState) -> bool {
 
 /// The result on stdout, and a failure where the shop did not move.
 fn told(cx: &Context, it: &Move) -> anyhow::Result<()> {
-    let id = it.id;
-    let next = match it.state {
-        MoveState::Done => {
-            return Ok(cx.out.result(it, |it| {
-                format!("{} sells at {}", it.shop.handle, it.target.name)
-            })?);
+    match outcome(it) {
+        Ok(text) => Ok(cx.out.result(it, |_| text)?),
+        Err(next) => {
+            if cx.out.is_json() {
+                cx.out.result(it, |_| String::new())?;
+            }
+            Err(anyhow!("{}; {next}", print::headline(it)))
         }
+    }
+}
+
+/// Where the shop sells now; or, where that is not what was wanted, what to do next.
+fn outcome(it: &Move) -> Result<String, String> {
+    let id = it.id;
+    Err(match it.state {
+        // It is over since another one began, whatever became of that.
+        MoveState::Done if it.taken_back_by.is_some() => {
+            format!("see `podctl move list --shop {}`", it.shop.handle)
+        }
+        MoveState::Done => return Ok(format!("{} sells at {}", it.shop.handle, it.target.name)),
         MoveState::Observing => {
-            return Ok(cx.out.result(it, |it| {
-                let kept = Duration::from_millis(it.observe_ms);
-                format!(
-                    "{0} sells at {1}; {2} keeps its copy for {3}: `podctl shop move {0} --to {2}` moves it back, \
-                     `podctl move finish {0}` ends that",
-                    it.shop.handle,
-                    it.target.name,
-                    it.source.name,
-                    shared::config::format_duration(kept)
-                )
-            })?);
+            let kept = Duration::from_millis(it.observe_ms);
+            return Ok(format!(
+                "{0} sells at {1}; {2} keeps its copy for {3}: `podctl shop move {0} --to {2}` moves it back, \
+                 `podctl move finish {0}` ends that",
+                it.shop.handle,
+                it.target.name,
+                it.source.name,
+                shared::config::format_duration(kept)
+            ));
         }
         MoveState::Paused => format!("let it go on with `podctl move resume {id}`"),
         MoveState::Failed => format!(
@@ -92,11 +103,7 @@ fn told(cx: &Context, it: &Move) -> anyhow::Result<()> {
         | MoveState::Cutover
         | MoveState::Retiring
         | MoveState::Aborting => format!("follow it with `podctl move watch {id}`"),
-    };
-    if cx.out.is_json() {
-        cx.out.result(it, |_| String::new())?;
-    }
-    Err(anyhow!("{}; {next}", print::headline(it)))
+    })
 }
 
 async fn follow(
@@ -106,13 +113,18 @@ async fn follow(
 ) -> anyhow::Result<Move> {
     let id = it.id.to_string();
     let mut view = View::new();
-    let mut after = 0;
+    // None until the last ones of before are told.
+    let mut after = None;
     let mut lost_since: Option<Instant> = None;
     loop {
-        let answer = control.move_events(&id, after, LOOK_EVERY).await;
+        let answer = match after {
+            None => control.last_move_events(&id, EVENTS_SHOWN).await,
+            Some(after) => control.move_events(&id, after, LOOK_EVERY).await,
+        };
         let MoveEvents {
             events,
             next,
+            before,
             r#move,
         } = match answer {
             Ok(answer) => answer,
@@ -128,8 +140,11 @@ async fn follow(
         };
         lost_since = None;
         let fresh = !events.is_empty();
+        if let Some(text) = print::earlier(&r#move, before) {
+            view.say(&text);
+        }
         view.show(&r#move, &events);
-        after = next.max(after);
+        after = Some(next).max(after);
         // A full page has more behind it.
         if over(r#move.state) && !(fresh && more_events(&events, &r#move)) {
             view.end();
@@ -174,6 +189,13 @@ impl View {
         }
     }
 
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => note(text),
+        }
+    }
+
     fn show(&mut self, it: &Move, events: &[MoveEventRow]) {
         for event in events {
             let more = event.note.as_deref().map(|n| format!(" ({n})"));
@@ -183,10 +205,7 @@ impl View {
                 event.state,
                 more.unwrap_or_default()
             );
-            match &self.bar {
-                Some(bar) => bar.println(text),
-                None => note(&text),
-            }
+            self.say(&text);
         }
         let mut text = print::progress_line(it).unwrap_or_default();
         if let Some(waits) = &it.waits {
@@ -254,6 +273,19 @@ mod tests {
             progress.now.rows_copied = 5000;
         }
         assert_eq!(position(&it), (4000, 4000));
+    }
+
+    /// `done` is said of two things.
+    #[test]
+    fn a_move_that_was_taken_back_is_no_arrival() {
+        let mut it = a_move("done");
+        assert_eq!(outcome(&it), Ok("milk sells at two".into()));
+        it.taken_back_by = Some(it.id);
+        assert_eq!(
+            outcome(&it),
+            Err("see `podctl move list --shop milk`".into())
+        );
+        assert!(print::headline(&it).contains("it was taken back by move"));
     }
 
     #[test]

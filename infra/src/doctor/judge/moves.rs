@@ -19,6 +19,8 @@ const HAND_OVER_MAX: Duration = Duration::seconds(15);
 const ABORT_MAX: Duration = Duration::seconds(60);
 /// A move that has waited that long for something needs somebody to look at it.
 const WAIT_MAX: Duration = Duration::minutes(10);
+/// One fence that misses is a slow write; after so many the next ones will miss too, until the move fails.
+const FENCES_MISSED_MAX: u32 = 5;
 /// Copies of aborted moves are deleted in throttled chunks; the largest shop takes some minutes.
 const LEFTOVER_MAX: Duration = Duration::minutes(15);
 /// Somebody paused it and meant to come back.
@@ -27,8 +29,7 @@ const PAUSE_MAX: Duration = Duration::days(1);
 /// Moves that stand still, strays, copies that stay.
 pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
     for it in &catalog.moves {
-        let age = at - it.changed_at;
-        stands_still(it, age, found);
+        stands_still(it, at, found);
         if it.open && !it.strays.is_empty() {
             found.error(
                 "move",
@@ -100,7 +101,9 @@ struct Stall {
     fix: String,
 }
 
-fn stands_still(it: &Move, age: Duration, found: &mut Found) {
+/// Counts from the last change of its state: a note of what was tried again is none.
+fn stands_still(it: &Move, at: OffsetDateTime, found: &mut Found) {
+    let age = at - it.state_since;
     let because = it.error.as_ref().or(it.waits.as_ref());
     let because = because.map(|text| format!(": {text}")).unwrap_or_default();
     let stall = match it.state {
@@ -108,11 +111,16 @@ fn stands_still(it: &Move, age: Duration, found: &mut Found) {
         MoveState::Fenced | MoveState::Cutover | MoveState::Aborting => {
             between_homes(it, age, &because)
         }
+        MoveState::CatchingUp | MoveState::Verifying
+            if it.record.fence_tries >= FENCES_MISSED_MAX =>
+        {
+            Some(missed(it, &because))
+        }
         MoveState::Preparing
         | MoveState::Copying
         | MoveState::CatchingUp
         | MoveState::Verifying
-        | MoveState::Retiring => slow(it, age, &because),
+        | MoveState::Retiring => slow(it, age, at - it.changed_at, &because),
         MoveState::Paused => forgotten(it, age),
         MoveState::Observing | MoveState::Done | MoveState::Aborted => None,
     };
@@ -166,8 +174,30 @@ fn between_homes(it: &Move, age: Duration, because: &str) -> Option<Stall> {
     })
 }
 
-fn slow(it: &Move, age: Duration, because: &str) -> Option<Stall> {
-    let stuck = age > WAIT_MAX && (it.progress.is_none() || !because.is_empty());
+/// Between two tries the shop sells as ever, and the move does not get on.
+fn missed(it: &Move, because: &str) -> Stall {
+    Stall {
+        severity: Severity::Warning,
+        wrong: format!(
+            "{} fences of its move {} did not hold{because}",
+            it.record.fence_tries, it.id
+        ),
+        fix: format!(
+            "look for what holds transactions of the shop open at {}, or pause the move until a quieter hour \
+             (`podctl move pause {}`)",
+            it.source.name, it.id
+        ),
+    }
+}
+
+fn slow(it: &Move, age: Duration, still: Duration, because: &str) -> Option<Stall> {
+    let silent = it.progress.is_none() && still > WAIT_MAX;
+    let stuck = age > WAIT_MAX && (silent || !because.is_empty());
+    let told = if because.is_empty() {
+        format!(" and makes no progress since {} min", still.whole_minutes())
+    } else {
+        format!(" for {} min{because}", age.whole_minutes())
+    };
     // Only then the target owns the shop already.
     let without = if it.state == MoveState::Retiring {
         format!(
@@ -180,10 +210,8 @@ fn slow(it: &Move, age: Duration, because: &str) -> Option<Stall> {
     stuck.then(|| Stall {
         severity: Severity::Warning,
         wrong: format!(
-            "its move {} is {} and makes no progress since {} min{because}",
-            it.id,
-            it.state,
-            age.whole_minutes()
+            "its move {} is {}{told}",
+            it.id, it.state
         ),
         fix: format!(
             "`podctl move show {0}` says more; pause it with `podctl move pause {0}` while you mend the reason{without}",

@@ -121,10 +121,54 @@ fn only_a_move_past_its_hand_over_is_told_to_do_without_its_source() {
     for (state, wanted) in [(MoveState::Retiring, true), (MoveState::Copying, false)] {
         let mut facts = sound();
         let mut it = a_move(state);
-        it.changed_at = facts.at - time::Duration::minutes(11);
+        it.state_since = facts.at - time::Duration::minutes(11);
+        it.changed_at = it.state_since;
         facts.catalog().moves = vec![it];
         let fix = &judge(&facts)[0].fix;
         assert_eq!(fix.contains("--source-gone"), wanted, "{state}: {fix}");
+    }
+}
+
+/// Whatever is noted while it tries again makes it no younger.
+#[test]
+fn a_move_that_notes_something_all_the_while_is_as_stuck_as_a_silent_one() {
+    for state in [
+        MoveState::Preparing,
+        MoveState::CatchingUp,
+        MoveState::Cutover,
+    ] {
+        let mut facts = sound();
+        let mut it = a_move(state);
+        it.state_since = facts.at - time::Duration::minutes(11);
+        it.waits = Some("3 fences did not hold".into());
+        facts.catalog().moves = vec![it.clone()];
+        let found = judge(&facts);
+        assert!(
+            found.iter().any(|f| f.wrong.contains("3 fences")),
+            "{state}: {found:?}"
+        );
+        // One that copies for long and is held up by nothing is not stuck.
+        it.waits = None;
+        it.progress = Some(crate::api::MoveProgress::default());
+        facts.catalog().moves = vec![it];
+        let told = judge(&facts);
+        assert_eq!(told.is_empty(), state != MoveState::Cutover, "{told:?}");
+    }
+}
+
+#[test]
+fn fences_that_miss_one_after_the_other_are_told_although_the_state_changes() {
+    for (tries, told) in [(4, false), (5, true)] {
+        let mut facts = sound();
+        let mut it = a_move(MoveState::Verifying);
+        it.record.fence_tries = tries;
+        it.waits = Some("the hand-over took longer than 5000 ms".into());
+        facts.catalog().moves = vec![it];
+        let found = judge(&facts);
+        let text = found.iter().any(|f| {
+            f.wrong.contains("5 fences of its move") && f.wrong.contains("longer than 5000 ms")
+        });
+        assert_eq!((text, found.is_empty()), (told, !told), "{found:?}");
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use shared::gtid::GtidSet;
 use shared::moves::MoveEvent;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -40,6 +42,8 @@ const TURN_PAUSES: u32 = 2;
 pub(in crate::mover) struct Fences {
     missed: u32,
     not_before: Option<Instant>,
+    /// What an operator reads until then.
+    waits: Option<String>,
     /// From before the fence until the target serves or the fence is lifted, in whichever run that is, unless the turn ends
     /// before by itself.
     turn: Option<FenceTurn>,
@@ -73,15 +77,27 @@ impl Fences {
         self.turn = None;
     }
 
-    /// One more was lifted.
-    pub(super) fn missed(&mut self, first: Duration) -> u32 {
+    /// One more was lifted, and why. When the next is tried is told as an instant: what changes by itself would be news again
+    /// and again.
+    pub(super) fn missed(&mut self, first: Duration, why: &str) -> u32 {
         let pause = first
             .saturating_mul(1 << self.missed.min(10))
             .min(RETRY_MAX.max(first));
         self.missed += 1;
         self.not_before = Some(Instant::now() + pause);
+        self.waits = Some(format!(
+            "fences that did not hold: {}; the last one: {why}; the next is tried at {}",
+            self.missed,
+            utc(OffsetDateTime::now_utc() + pause)
+        ));
         self.missed
     }
+}
+
+/// To the second: an operator compares it with a clock.
+fn utc(at: OffsetDateTime) -> String {
+    let at = at.replace_nanosecond(0).unwrap_or(at);
+    at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
 }
 
 /// The connections of a hand-over.
@@ -99,12 +115,7 @@ impl Driver {
             self.converge().await?;
             match fences.not_before {
                 Some(at) if at > Instant::now() => {
-                    self.waits(Some(format!(
-                        "{} fences did not close in time; the next is tried in {} s",
-                        fences.missed,
-                        at.duration_since(Instant::now()).as_secs() + 1
-                    )))
-                    .await?;
+                    self.waits(fences.waits.clone()).await?;
                     let until = at.min(Instant::now() + KEEP_UP_EVERY);
                     tokio::time::sleep_until(until).await;
                 }

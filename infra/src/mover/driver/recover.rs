@@ -31,7 +31,7 @@ impl Driver {
             event: MoveEvent::FenceMissed,
             text: "the mover ended inside the fence; it is lifted".to_owned(),
         });
-        let missed = fences.missed(self.job.limits.fence_retry);
+        let missed = fences.missed(self.job.limits.fence_retry, &text);
         let (event, text) = if event == MoveEvent::FenceMissed
             && missed >= self.job.limits.fence_tries
         {

@@ -178,7 +178,7 @@ pub(super) const MOVES: &[Case] = &[
 /// A move in that state, unchanged for so long.
 fn moving(facts: &mut Facts, state: MoveState, since: Duration) -> &mut Move {
     let mut it = a_move(state);
-    it.changed_at = facts.at - since;
+    (it.changed_at, it.state_since) = (facts.at - since, facts.at - since);
     let moves = &mut facts.catalog().moves;
     moves.push(it);
     moves.last_mut().unwrap()

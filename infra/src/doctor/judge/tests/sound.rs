@@ -179,6 +179,7 @@ pub(super) fn a_move(state: MoveState) -> api::Move {
         reason: None,
         observe_ms: 900_000,
         back_of: None,
+        taken_back_by: None,
         waits: None,
         error: None,
         record: api::MoveRecord::default(),
@@ -188,6 +189,8 @@ pub(super) fn a_move(state: MoveState) -> api::Move {
         actor: "operator".into(),
         created_at: now(),
         changed_at: now(),
+        state_since: now(),
+        events_left_out: 0,
         progress: None,
     }
 }

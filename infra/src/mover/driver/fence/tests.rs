@@ -101,3 +101,17 @@ async fn a_turn_that_comes_while_one_keeps_up_is_used() {
     assert!(at.duration_since(begun) < KEEP_UP_EVERY * 2);
     assert!(all.try_acquire().is_err());
 }
+
+/// Why it missed stays to be read, and nothing in it changes until the next try.
+#[test]
+fn what_a_missed_fence_says_stands_still_and_keeps_the_reason() {
+    let mut fences = Fences::default();
+    assert_eq!(fences.missed(Duration::from_secs(2), "a writer"), 1);
+    assert_eq!(fences.missed(Duration::from_secs(2), "another writer"), 2);
+    let text = fences.waits.unwrap();
+    let (told, at) = text.split_once(" tried at ").unwrap();
+    let expected = "fences that did not hold: 2; the last one: another writer; the next is";
+    assert_eq!(told, expected);
+    let left = OffsetDateTime::parse(at, &Rfc3339).unwrap() - OffsetDateTime::now_utc();
+    assert!((2..=4).contains(&left.whole_seconds()), "{left}");
+}
