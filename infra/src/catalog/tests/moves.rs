@@ -138,7 +138,14 @@ async fn inv2_an_aborted_moves_epoch_is_never_used_again() {
         .note_leftover(&mine, "pod two is away")
         .await
         .unwrap();
+    // Why the move was undone stays.
+    let told = async || {
+        let row = catalog.move_row(&MoveRef::Id(row.id)).await.unwrap();
+        (row.detail.waits, row.error)
+    };
+    assert_eq!(told().await, (Some("pod two is away".to_owned()), None));
     catalog.leftover_done(&mine).await.unwrap();
+    assert_eq!(told().await, (None, None));
     let again = catalog.begin_move("ops", &to(&shop, "two")).await.unwrap();
     assert_eq!(again.epoch, row.epoch.next());
 }

@@ -47,7 +47,7 @@ pub(crate) enum Change {
     Serving(PlacementState),
     /// The source's: handed over, with the mark.
     Moved,
-    /// The source's after an abort: what the placement says, whatever it is now, and no move's any more.
+    /// The source's after an abort: a fence that stands is lifted to what the placement says, and it is no move's any more.
     Restore(PlacementState),
     /// Either's: no move's any more.
     Release,

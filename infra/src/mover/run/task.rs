@@ -251,7 +251,7 @@ async fn rest(mover: &Mover, seen: &MoveRow, known: MoveState, pause: Duration) 
 /// The state in which that leaves it.
 async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) -> MoveState {
     if row.state.after(event).is_none() {
-        keep_note(mover, row, &row.detail, text).await;
+        keep_note(mover, row, row.detail.waits.clone(), text).await;
         return row.state;
     }
     let detail = row.detail.clone();
@@ -273,19 +273,67 @@ async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) -> M
 
 async fn note(mover: &Mover, row: &MoveRow, error: &MoveError, text: &str) {
     let waits = matches!(error, MoveError::Waits(_));
-    let detail = MoveDetail {
-        waits: waits.then(|| text.to_owned()),
-        ..row.detail.clone()
-    };
-    keep_note(mover, row, &detail, text).await;
+    let waits = waits.then(|| text.to_owned());
+    keep_note(mover, row, waits, text).await;
 }
 
-async fn keep_note(mover: &Mover, row: &MoveRow, detail: &MoveDetail, text: &str) {
+async fn keep_note(mover: &Mover, row: &MoveRow, waits: Option<String>, text: &str) {
+    let (waits, error) = told(row.state, row.error.as_deref(), waits, text);
     // The same again is no news, and costs a write.
-    if row.error.as_deref() == Some(text) && row.detail.waits == detail.waits {
+    if row.error == error && row.detail.waits == waits {
         return;
     }
-    if let Err(error) = mover.catalog.note_move(row, detail, Some(text)).await {
+    let detail = MoveDetail {
+        waits,
+        ..row.detail.clone()
+    };
+    let noted = mover.catalog.note_move(row, &detail, error.as_deref());
+    if let Err(error) = noted.await {
         tracing::warn!(id = %row.id, "not noted: {}", shared::error::chain(&error));
+    }
+}
+
+/// What a move waits for, and its error, after a try that failed with this text. Where it was stopped for a reason, that reason
+/// is what an operator needs: what keeps it from resting or from being undone passes.
+fn told(
+    state: MoveState,
+    before: Option<&str>,
+    waits: Option<String>,
+    text: &str,
+) -> (Option<String>, Option<String>) {
+    match state {
+        MoveState::Failed | MoveState::Aborting => {
+            (Some(text.to_owned()), before.map(str::to_owned))
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Paused
+        | MoveState::Done
+        | MoveState::Aborted => (waits, Some(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_move_was_stopped_outlasts_what_keeps_it_from_resting() {
+        let (reason, passing) = (Some("a row differs"), "pod 1: connect failed");
+        let some = |text: &str| Some(text.to_owned());
+        for state in MoveState::ALL {
+            let (waits, error) = told(state, reason, some("a turn"), passing);
+            if matches!(state, MoveState::Failed | MoveState::Aborting) {
+                assert_eq!((waits, error), (some(passing), some("a row differs")));
+            } else {
+                assert_eq!((waits, error), (some("a turn"), some(passing)));
+            }
+        }
     }
 }
