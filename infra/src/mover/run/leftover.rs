@@ -26,7 +26,7 @@ use crate::mover::{gone, leftover, retire};
 /// Between two tries: the pod may be away for long.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Between two looks whether a pod that was gone for good is back: nobody waits for it.
+/// Between two looks whether a pod that was gone is back: nobody waits for it but moves of the shop to that pod.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Takes it up, if it is nobody's, and tries once.
@@ -92,13 +92,20 @@ async fn keep(mover: &Mover, left: &Leftover) {
     }
 }
 
-/// Whether it is at a source that was gone and still is: nothing is tried, noted or taken up then, for years if need be.
+/// Whether it is at a pod that was gone and still is: nothing is tried, noted or taken up then, for years if need be.
 async fn is_silent(mover: &Arc<Mover>, id: MoveId) -> bool {
     let Ok(of_move) = mover.catalog.move_row(&MoveRef::Id(id)).await else {
         return false;
     };
-    of_move.state == MoveState::Done
-        && matches!(gone::answering(mover, of_move.source).await, Ok(None))
+    let pod = if of_move.state == MoveState::Done {
+        of_move.source
+    } else if of_move.detail.waits.is_some() {
+        // A try has told that it is gone.
+        of_move.target
+    } else {
+        return false;
+    };
+    matches!(gone::answering(mover, pod).await, Ok(None))
 }
 
 async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
@@ -188,6 +195,8 @@ async fn clear_target(
         })
         .await?;
     }
+    // Rows may have taken long to delete, by sessions of their own.
+    session.awake().await?;
     step!(Step::LeftoverForget => {
         home::change(&mut session, &job, &Change::Forget).await
     })
