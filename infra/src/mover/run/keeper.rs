@@ -7,11 +7,11 @@ use shared::moves::MoveState;
 use tokio::time::Instant;
 
 use super::{Mover, may_be_fenced};
-use crate::catalog::{CatalogError, MoveRef};
+use crate::catalog::{CatalogError, MoveRef, MoveRow};
 use crate::mover::job::{End, Job};
 
-/// Where the driver stands; held across each of its steps in the catalog, so that a state which is another one than this
-/// is somebody else's doing.
+/// Where the driver stands; held across each of its steps in the catalog, so that a state which is another one than this,
+/// before and after it was read, is somebody else's doing.
 pub(in crate::mover) type Gate = Arc<tokio::sync::Mutex<MoveState>>;
 
 /// A lease is renewed so often in its time: two renewals may fail.
@@ -56,28 +56,15 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
             _ = changes.changed() => false,
             () = stopping(mover, gate) => return Heard::Stopping,
         };
-        let known = gate.lock().await;
-        let row = if renew {
-            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-            mover
-                .catalog
-                .renew_move(job.id, job.owner, &mover.holder, lease_ms)
-                .await
-        } else {
-            mover.catalog.move_row(&MoveRef::Id(job.id)).await
-        };
+        let renewal = renew.then_some(lease);
+        let (known, (row, stale)) = beside_steps(gate, || look(mover, job, renewal)).await;
         match row {
             Ok(row) if row.owner != job.owner => return Heard::Lost,
-            Ok(row) if row.state != *known => return Heard::Ordered,
+            Ok(row) if row.state != known => return Heard::Ordered,
+            Ok(_) if stale => return Heard::Lost,
             Ok(_) if renew => (renewed, granted) = (Instant::now(), lease),
             Ok(_) => {}
-            Err(CatalogError::Stale(_)) => {
-                // Closed by somebody else, or taken: what stands there tells.
-                return match mover.catalog.move_row(&MoveRef::Id(job.id)).await {
-                    Ok(row) if row.owner == job.owner && row.state != *known => Heard::Ordered,
-                    _ => Heard::Lost,
-                };
-            }
+            Err(_) if stale => return Heard::Lost,
             // Nobody else can take it while the catalog takes no changes; past the lease it may be another's.
             Err(_) if renewed.elapsed() > granted => return Heard::Lost,
             Err(error) => {
@@ -85,9 +72,44 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
                 tokio::time::sleep(lease / RENEWALS / 4).await;
             }
         }
-        drop(known);
         if renew && let Some(text) = other_primary(mover, job).await {
             return Heard::PrimaryChanged(text);
+        }
+    }
+}
+
+/// The row as it stands, for a renewal the lease of so long; and whether that is not this run's any more.
+async fn look(
+    mover: &Mover,
+    job: &Job,
+    renewal: Option<Duration>,
+) -> (Result<MoveRow, CatalogError>, bool) {
+    let catalog = &mover.catalog;
+    let mut stale = false;
+    if let Some(lease) = renewal {
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let renewed = catalog
+            .renew_move(job.id, job.owner, &mover.holder, lease_ms)
+            .await;
+        stale = matches!(renewed, Err(CatalogError::Stale(_)));
+        if !stale {
+            return (renewed, false);
+        }
+    }
+    // One that is closed by somebody else, or taken: what stands there tells.
+    (catalog.move_row(&MoveRef::Id(job.id)).await, stale)
+}
+
+/// What a look at the catalog has found, and the state that the driver stood in from before it to after it. A look may wait
+/// for the catalog for seconds, and the driver, which may be inside a fence, waits for no look: one that a step of the driver
+/// came between is made again. There are few steps in a life of a move.
+async fn beside_steps<F: Future>(gate: &Gate, look: impl Fn() -> F) -> (MoveState, F::Output) {
+    loop {
+        let before = *gate.lock().await;
+        let found = look().await;
+        let known = *gate.lock().await;
+        if known == before {
+            return (known, found);
         }
     }
 }
@@ -124,4 +146,39 @@ async fn differs(mover: &Mover, end: &End) -> Option<String> {
             end.pod, primary.address, end.primary, end.term
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Mutex;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// What is read while the driver does a step is no order, and a look that takes long holds up no step.
+    #[tokio::test]
+    async fn a_look_waits_for_no_step_nor_a_step_for_a_look() {
+        let gate: Gate = Arc::new(Mutex::new(MoveState::Verifying));
+        let looks = std::cell::Cell::new(0);
+        let look = || async {
+            looks.set(looks.get() + 1);
+            if looks.get() == 1 {
+                // The catalog has the driver's step already, and the driver notes it.
+                let step = timeout(Duration::from_secs(5), gate.lock());
+                *step.await.unwrap() = MoveState::Fenced;
+            }
+            MoveState::Fenced
+        };
+        let (known, found) = beside_steps(&gate, look).await;
+        assert_eq!((known, found, looks.get()), (found, MoveState::Fenced, 2));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_here_did_is_an_order() {
+        let gate: Gate = Arc::new(Mutex::new(MoveState::Copying));
+        let found = beside_steps(&gate, || std::future::ready(MoveState::Paused)).await;
+        assert_eq!(found, (MoveState::Copying, MoveState::Paused));
+    }
 }
