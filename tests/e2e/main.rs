@@ -26,6 +26,7 @@ mod move_failpoints;
 mod move_faults;
 mod move_pace;
 mod move_refusals;
+mod move_resumed;
 mod move_source_gone;
 mod move_under_load;
 mod move_verify;
@@ -74,6 +75,7 @@ fn main() -> Result<ExitCode> {
         move_copy::list(),
         move_pace::list(),
         move_refusals::list(),
+        move_resumed::list(),
         move_failpoints::list(),
         move_zombie::list(),
         move_faults::list(),

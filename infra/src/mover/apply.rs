@@ -26,7 +26,7 @@ use super::job::Job;
 use super::session::Session;
 use super::table::Table;
 use super::throttle::Throttle;
-use super::verify::Pair;
+use super::verify::{Pair, Stand};
 
 // One batch after the other.
 mod hand;
@@ -74,14 +74,17 @@ pub(crate) struct Applier {
     pub(super) throttle: Throttle,
     /// For comparing; opened beforehand, since a fence has no time for it.
     pub(super) pairs: Vec<Pair>,
+    /// What an earlier run compared; the feed begins there.
+    pub(super) stand: Option<Stand>,
 }
 
 impl Applier {
-    /// Opens the connections.
+    /// Opens the connections. Where an earlier run's comparison is to be gone on with, the feed has everything since then.
     pub(crate) async fn open(
         job: &Job,
         feed: Feed,
         tables: Arc<[Table]>,
+        stand: Option<Stand>,
     ) -> Result<Self, MoveError> {
         let streams = job.limits.streams.max(1);
         let pairs = (0..=streams).map(|_| Pair::open(job));
@@ -89,14 +92,19 @@ impl Applier {
             Hand::open(job, feed, Arc::clone(&tables)),
             futures::future::try_join_all(pairs)
         )?;
+        let ledger = Arc::<Ledger>::default();
+        if stand.is_some() {
+            ledger.begin();
+        }
         Ok(Self {
             job: job.clone(),
             tables,
-            ledger: Arc::default(),
+            ledger,
             applied: watch::Sender::new(GtidSet::default()),
             hand,
             throttle: Throttle::start(job),
             pairs,
+            stand,
         })
     }
 

@@ -48,6 +48,9 @@ const MOVES_MAX: usize = 8;
 const OBSERVED_PER_POD: usize = 16;
 /// Fences at once of one control server: each parks requests at every edge.
 const FENCES_MAX: usize = 2;
+/// How often a move notes, at the target and in the catalog, how far comparing, following and watching have come: whoever takes
+/// it up repeats no more than that. Each note is a small transaction.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// A holder that does not renew for that long is dead or cut off: half of the park window is left for the next one.
 const LEASE: Duration = Duration::from_secs(3);
 /// How long the source's copy is kept after a cutover, unless the move says otherwise.
@@ -81,6 +84,7 @@ pub struct MoveLimits {
     pub moves_max: usize,
     pub observed_per_pod: usize,
     pub fences_max: usize,
+    pub note_every: Duration,
     pub lease: Duration,
     pub observe: Duration,
     pub dumps_kept: Duration,
@@ -111,6 +115,7 @@ impl Default for MoveLimits {
             moves_max: MOVES_MAX,
             observed_per_pod: OBSERVED_PER_POD,
             fences_max: FENCES_MAX,
+            note_every: NOTE_EVERY,
             lease: LEASE,
             observe: OBSERVE,
             dumps_kept: DUMPS_KEPT,
@@ -156,6 +161,7 @@ impl MoveLimits {
             moves_max: s.within("moves_max", MOVES_MAX, 1..=10_000),
             observed_per_pod: s.within("observed_per_pod", OBSERVED_PER_POD, 1..=1_000),
             fences_max: s.within("fences_max", FENCES_MAX, 1..=1_000),
+            note_every: s.within("note_every", NOTE_EVERY, 100 * ms..=60 * second),
             // Half of the park window is left for the next holder.
             lease: s.within("lease", LEASE, 500 * ms..=3 * second),
             observe: s.within("observe", OBSERVE, Duration::ZERO..=30 * day),

@@ -57,6 +57,8 @@ steps! {
     CaughtUp => "caught-up",
     /// Both sides are compared, and keys repaired.
     Compare => "compare",
+    /// The target's mark: how far the comparison is.
+    NoteCompared => "note-compared",
     /// The catalog: all chunks compared equal; the fence may close.
     Verified => "verified",
     /// The source's home becomes `fenced`.

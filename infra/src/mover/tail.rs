@@ -20,9 +20,6 @@ use crate::api::Stray;
 
 /// Strays that are kept: an operator looks at some of them, and they are in the move's record.
 pub(crate) const STRAYS_KEPT: usize = 100;
-/// How often it is noted how far a watcher came: one that takes the move up reads no more again than that. A note is a
-/// write of the catalog.
-const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// Watches until it is dropped.
 #[derive(Debug)]
@@ -30,6 +27,7 @@ pub(crate) struct Tail {
     follow: Follow,
     strays: Arc<Mutex<Vec<Stray>>>,
     noted: Mutex<(Instant, GtidSet)>,
+    note_every: Duration,
 }
 
 /// What a foreign change means.
@@ -86,6 +84,7 @@ impl Tail {
         };
         Ok(Self {
             noted: Mutex::new((Instant::now(), from.clone())),
+            note_every: job.limits.note_every,
             follow: Follow::start(end.clone(), watch, from, &job.stop, sink).await?,
             strays,
         })
@@ -114,7 +113,7 @@ impl Tail {
     /// Whether it is time to note how far it came, if it came further.
     pub(crate) fn is_to_note(&self, seen: &GtidSet) -> bool {
         let mut noted = self.noted.lock();
-        let due = noted.0.elapsed() > NOTE_EVERY && noted.1 != *seen;
+        let due = noted.0.elapsed() > self.note_every && noted.1 != *seen;
         if due {
             *noted = (Instant::now(), seen.clone());
         }

@@ -29,9 +29,13 @@ mod checks;
 mod keys;
 // A session at each side.
 mod pair;
+// Where a comparison stands.
+mod stand;
 
 pub(crate) use chunks::sized;
 pub(crate) use pair::Pair;
+use stand::Noter;
+pub(crate) use stand::Stand;
 
 /// The ledger is gone through as soon as it has this many keys: a round of that size is one statement at each side.
 const SETTLE_AT: usize = 500;
@@ -94,12 +98,12 @@ impl Comparison<'_> {
 }
 
 impl Applier {
-    /// Compares all rows of the shop while its changes are applied. Ends when every row compared equal after its last
-    /// change, but for few keys that [`Self::compare_touched`] compares in the fence.
+    /// Compares all rows of the shop, or those that an earlier run has not, while its changes are applied. Ends when every
+    /// row compared equal after its last change, but for few keys that [`Self::compare_touched`] compares in the fence.
     pub(crate) async fn compare_all(&mut self) -> Result<Verified, MoveError> {
         self.refresh().await?;
         let ledger = Arc::clone(&self.ledger);
-        ledger.begin();
+        let stand = self.begin_comparison();
         let comparison = Comparison {
             job: &self.job,
             tables: &self.tables,
@@ -112,22 +116,27 @@ impl Applier {
             return Err(MoveError::Stopped);
         };
         let comparing = async {
-            let plan = chunks::Plan::new(&comparison);
+            let mut noter = Noter::new(&stand, self.job.limits.note_every);
+            let plan = chunks::Plan::new(&comparison, stand.place);
             let read = tokio_util::sync::CancellationToken::new();
             let chunks = async {
                 plan.run(workers).await?;
                 read.cancel();
                 Ok::<(), MoveError>(())
             };
-            tokio::try_join!(chunks, settle(&comparison, settler, &read))?;
-            let mut verified = plan.verified();
+            let settling = settle(&comparison, &plan, &mut noter, settler, &read);
+            tokio::try_join!(chunks, settling)?;
+            let mut verified = Verified {
+                rows: plan.rows(),
+                keys_repaired: stand.repaired + ledger.repaired(),
+                ..Verified::default()
+            };
             checks::ask(&comparison, settler, &mut verified).await?;
             settler.awake().await?;
             tokio::try_join!(
                 unchanged(&mut settler.source, &self.tables),
                 unchanged(&mut settler.target, &self.tables)
             )?;
-            verified.keys_repaired = ledger.repaired();
             done.cancel();
             Ok(verified)
         };
@@ -137,6 +146,17 @@ impl Applier {
         let (verified, ()) = tokio::try_join!(comparing, applying)?;
         ledger.complete();
         Ok(verified)
+    }
+
+    /// Where the comparison begins: at the first row, unless an earlier run came further.
+    fn begin_comparison(&mut self) -> Stand {
+        if let Some(stand) = self.stand.take() {
+            let (id, rows) = (self.job.id, stand.place.rows);
+            tracing::info!(move_id = %id, rows, "the comparison goes on after what an earlier run compared");
+            return stand;
+        }
+        self.ledger.begin();
+        Stand::beginning(self.applied.borrow().clone())
     }
 
     /// Compares the keys that changed since they were compared last. To be called when nothing changes any more and
@@ -184,9 +204,12 @@ impl Applier {
     }
 }
 
-/// Goes through the ledger while chunks are compared, and after them until little is left.
+/// Goes through the ledger while chunks are compared, and after them until little is left. Notes where the comparison
+/// stands, for which it looks at the keys that are in the way.
 async fn settle(
     comparison: &Comparison<'_>,
+    plan: &chunks::Plan<'_>,
+    noter: &mut Noter,
     pair: &mut Pair,
     read: &tokio_util::sync::CancellationToken,
 ) -> Result<(), MoveError> {
@@ -199,9 +222,11 @@ async fn settle(
     let few = usize::try_from(job.limits.fence_keys_max).unwrap_or(usize::MAX);
     let mut ended: Option<Instant> = None;
     loop {
+        let due = noter.is_due() && !noter.note(comparison, plan, pair).await?;
         if read.is_cancelled() {
             if ledger.unsettled() == 0 && ledger.len() <= few {
-                return Ok(());
+                // Whoever takes the move up before it is over compares nothing twice.
+                return noter.note(comparison, plan, pair).await.map(drop);
             }
             let since = *ended.get_or_insert_with(Instant::now);
             if since.elapsed() > job.limits.converge_bound {
@@ -210,7 +235,7 @@ async fn settle(
                     ledger.len()
                 )));
             }
-        } else if ledger.len() < SETTLE_AT {
+        } else if ledger.len() < SETTLE_AT && !due {
             tokio::select! {
                 () = read.cancelled() => {}
                 () = tokio::time::sleep(LOOK_AGAIN) => {}

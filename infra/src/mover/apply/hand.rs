@@ -31,9 +31,6 @@ const SEEN_WITHIN: Duration = Duration::from_secs(30);
 /// With everything read that is to be applied there are the fewest batches, each with a commit. A feed that needs longer
 /// than this reads a binlog of minutes or hours: what it has is applied meanwhile, or it would pile up.
 const GATHER: Duration = Duration::from_millis(100);
-/// With no key to apply, how far the feed came is noted this often: a move that is taken up reads no more binlog again
-/// than that.
-const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// Keys that changed since they were compared, at most: some tens of megabytes.
 const TOUCHED_MAX: usize = 300_000;
 
@@ -171,7 +168,8 @@ impl Hand {
             }
         };
         if batch.keys.is_empty() {
-            if self.noted.elapsed() > NOTE_EVERY && batch.upto != self.noted_set {
+            // With no key to apply a run that takes the move up reads no more binlog again than this.
+            if self.noted.elapsed() > self.job.limits.note_every && batch.upto != self.noted_set {
                 self.note(&batch.upto).await?;
             }
             applied.send_replace(batch.upto.clone());

@@ -130,6 +130,19 @@ impl Ledger {
         self.0.lock().keys.len()
     }
 
+    /// The number of the applier's last transaction.
+    pub(crate) fn turn(&self) -> u64 {
+        self.0.lock().turn
+    }
+
+    /// Whether every key that was written up to that transaction has been the same since, or was written again, and none
+    /// looks different.
+    pub(crate) fn is_past(&self, turn: u64) -> bool {
+        let notes = self.0.lock();
+        let past = |note: &Note| note.turn > turn && note.repair == Repair::None;
+        notes.keys.values().all(past)
+    }
+
     /// How many of them looked different and have not been equal since.
     pub(crate) fn unsettled(&self) -> usize {
         let notes = self.0.lock();
@@ -248,6 +261,28 @@ mod tests {
         let judged = ledger.judge(ledger.round(10), &differ(&[7]));
         assert_eq!(judged.lost, [key(7)]);
         assert_eq!(ledger.repaired(), 1);
+    }
+
+    #[test]
+    fn what_was_written_before_is_past_once_it_was_the_same_or_written_again() {
+        let ledger = Ledger::default();
+        ledger.begin();
+        ledger.applied([key(1), key(2)]);
+        let then = ledger.turn();
+        assert!(ledger.is_past(0) && !ledger.is_past(then));
+        ledger.judge(ledger.round(10), &differ(&[]));
+        assert!(ledger.is_past(then));
+        ledger.applied([key(1)]);
+        let then = ledger.turn();
+        ledger.applied([key(1)]);
+        assert!(ledger.is_past(then), "it is written again");
+        ledger.suspect([key(7)]);
+        assert!(!ledger.is_past(0), "a difference is never past");
+        ledger.judge(ledger.round(10), &differ(&[7]));
+        ledger.applied(ledger.take_repairs());
+        assert!(!ledger.is_past(0), "nor one that was put in order");
+        ledger.judge(ledger.round(10), &differ(&[]));
+        assert!(ledger.is_past(ledger.turn()));
     }
 
     #[test]

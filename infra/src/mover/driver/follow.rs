@@ -23,7 +23,7 @@ use crate::mover::step::{Step, step};
 use crate::mover::table::{Table, discover};
 use crate::mover::tail::Tail;
 use crate::mover::throttle::Throttle;
-use crate::mover::verify::Verified;
+use crate::mover::verify::{Stand, Verified};
 
 /// The shop's tables.
 pub(super) type Tables = Arc<[Table]>;
@@ -37,6 +37,8 @@ pub(super) struct Hands {
     pub(super) verified: Option<Verified>,
     /// Collects changed keys; the applier's, once that is there.
     feed: Option<Feed>,
+    /// What an earlier run compared, for the applier; the feed begins there.
+    stand: Option<Stand>,
     pub(super) applier: Option<Applier>,
     /// Sees changes at the target that are nobody's business.
     pub(super) tail: Tail,
@@ -121,6 +123,7 @@ impl Driver {
         let Some(Hands {
             tables,
             feed,
+            stand,
             applier,
             tail,
             job,
@@ -130,7 +133,7 @@ impl Driver {
             return Err(MoveError::Stopped);
         };
         if let Some(feed) = feed.take() {
-            *applier = Some(Applier::open(job, feed, Arc::clone(tables)).await?);
+            *applier = Some(Applier::open(job, feed, Arc::clone(tables), stand.take()).await?);
         }
         let Some(applier) = applier else {
             return Err(MoveError::Stopped);
@@ -181,6 +184,11 @@ impl Driver {
             Some(set) => set,
             None => set_of(self.row.detail.source_from.as_deref())?,
         };
+        let stand = Stand::noted(&mut target, &self.job, &tables).await?;
+        let from = match &stand {
+            Some(stand) => from.intersection(&stand.since),
+            None => from,
+        };
         // A primary that was replaced may lack what was never acknowledged.
         let from = from.intersection(&source.gtid_executed().await?);
         let watched = set_of(self.row.detail.target_from.as_deref())?
@@ -197,6 +205,7 @@ impl Driver {
             job,
             verified: None,
             feed: Some(feed),
+            stand,
             applier: None,
             tail,
         });

@@ -7,13 +7,15 @@
 //! by the time that the one before took, and where rows are suddenly larger by a deadline of the server's, at which the
 //! chunk is asked for again with fewer rows.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mysql_async::Row;
 use parking_lot::Mutex;
 use tokio::sync::Mutex as Turn;
 
-use super::{Comparison, Pair, Verified, keys};
+use super::stand::Position;
+use super::{Comparison, Pair, keys};
 use crate::mover::error::MoveError;
 use crate::mover::fingerprint;
 use crate::mover::progress::Progress;
@@ -35,19 +37,58 @@ const FEWER: u64 = 8;
 pub(super) struct Plan<'a> {
     comparison: &'a Comparison<'a>,
     next: Turn<Next>,
-    so_far: Mutex<Verified>,
+    course: Mutex<Course>,
 }
 
-/// Where the next chunk begins.
+/// The next chunk.
 #[derive(Debug)]
 struct Next {
-    table: usize,
-    after: Option<Key>,
+    number: u64,
+    place: Position,
+    /// How many rows it shall have.
     rows: u64,
+}
+
+/// How far the chunks are.
+#[derive(Debug)]
+struct Course {
+    /// Where each chunk begins that is on its way.
+    open: BTreeMap<u64, Position>,
+    /// Where the next one begins.
+    next: Position,
+    /// Rows of the chunks that are done.
+    rows: u64,
+}
+
+impl Course {
+    fn new(from: Position) -> Self {
+        Self {
+            open: BTreeMap::new(),
+            rows: from.rows,
+            next: from,
+        }
+    }
+
+    fn begun(&mut self, number: u64, begins: Position, next: Position) {
+        self.open.insert(number, begins);
+        self.next = next;
+    }
+
+    fn done(&mut self, number: u64, rows: u64) {
+        self.open.remove(&number);
+        self.rows += rows;
+    }
+
+    /// Where the first chunk begins that is not done.
+    fn position(&self) -> Position {
+        let oldest = self.open.first_key_value();
+        oldest.map_or(&self.next, |(_, begins)| begins).clone()
+    }
 }
 
 /// A range of one table, and what the source has there.
 struct Chunk {
+    number: u64,
     table: usize,
     after: Option<Key>,
     upto: Option<Key>,
@@ -56,25 +97,30 @@ struct Chunk {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(comparison: &'a Comparison<'a>) -> Self {
-        let rows = comparison
-            .tables
-            .first()
-            .map_or(1, |t| first_rows(comparison, t));
+    /// From there to the last row.
+    pub(super) fn new(comparison: &'a Comparison<'a>, from: Position) -> Self {
+        let table = comparison.tables.get(from.table);
+        let rows = table.map_or(1, |t| first_rows(comparison, t));
+        Progress::add(&comparison.job.progress.rows_compared, from.rows);
         Self {
             comparison,
+            course: Mutex::new(Course::new(from.clone())),
             next: Turn::new(Next {
-                table: 0,
-                after: None,
+                number: 0,
+                place: from,
                 rows,
             }),
-            so_far: Mutex::default(),
         }
     }
 
-    /// What came of it.
-    pub(super) fn verified(&self) -> Verified {
-        self.so_far.lock().clone()
+    /// Rows of the source that were compared.
+    pub(super) fn rows(&self) -> u64 {
+        self.course.lock().rows
+    }
+
+    /// Up to where every row was compared; what differs is in the ledger.
+    pub(super) fn position(&self) -> Position {
+        self.course.lock().position()
     }
 
     /// Compares all chunks.
@@ -101,7 +147,7 @@ impl<'a> Plan<'a> {
     async fn take(&self, pair: &mut Pair) -> Result<Option<Chunk>, MoveError> {
         let Comparison { job, tables, .. } = self.comparison;
         let mut next = self.next.lock().await;
-        let Some(table) = tables.get(next.table) else {
+        let Some(table) = tables.get(next.place.table) else {
             return Ok(None);
         };
         let began = Instant::now();
@@ -115,22 +161,27 @@ impl<'a> Plan<'a> {
             }
             None => None,
         };
-        let chunk = Chunk {
-            table: next.table,
-            after: next.after.take(),
-            upto: upto.clone(),
-            rows,
-        };
+        let begins = next.place.clone();
+        next.number += 1;
+        next.place.rows += rows.len() as u64;
+        next.place.after.clone_from(&upto);
         if upto.is_some() {
-            next.after = upto;
             let rows = sized(next.rows, took, self.comparison.throttle.piece());
             next.rows = rows.min(most_rows(self.comparison, table));
         } else {
-            next.table += 1;
-            let table = tables.get(next.table);
+            next.place.table += 1;
+            let table = tables.get(next.place.table);
             next.rows = table.map_or(1, |t| first_rows(self.comparison, t));
         }
-        Ok(Some(chunk))
+        let mut course = self.course.lock();
+        course.begun(next.number, begins.clone(), next.place.clone());
+        Ok(Some(Chunk {
+            number: next.number,
+            table: begins.table,
+            after: begins.after,
+            upto,
+            rows,
+        }))
     }
 
     /// Keys and digests of up to `next.rows` rows; fewer are asked for where the server cannot do so many in time.
@@ -141,7 +192,7 @@ impl<'a> Plan<'a> {
         next: &mut Next,
     ) -> Result<Vec<Row>, MoveError> {
         let job = self.comparison.job;
-        let range = table.key_range(job.shop, next.after.as_ref(), None);
+        let range = table.key_range(job.shop, next.place.after.as_ref(), None);
         let within = (job.limits.chunk_time * TOO_LONG).as_millis();
         loop {
             let hint = if next.rows > 1 {
@@ -197,7 +248,7 @@ impl<'a> Plan<'a> {
             ledger.suspect(unlike.into_iter().map(|key| (chunk.table, key)));
         }
         Progress::add(&job.progress.rows_compared, rows);
-        self.so_far.lock().rows += rows;
+        self.course.lock().done(chunk.number, rows);
         Ok(())
     }
 }
@@ -250,6 +301,26 @@ mod tests {
         assert_eq!(sum.unwrap(), [0xf1; 32]);
         let one = summed([Ok(&[7; 32][..]), Err(MoveError::Stopped)].into_iter());
         assert!(one.is_err());
+    }
+
+    /// Chunks that are done in another order than they were begun.
+    #[test]
+    fn what_is_compared_ends_before_the_first_chunk_that_is_not() {
+        let place = |table, rows| Position {
+            table,
+            after: None,
+            rows,
+        };
+        let mut course = Course::new(place(0, 0));
+        course.begun(1, place(0, 0), place(0, 10));
+        course.begun(2, place(0, 10), place(1, 15));
+        course.begun(3, place(1, 15), place(1, 25));
+        course.done(2, 5);
+        assert_eq!(course.position(), place(0, 0));
+        course.done(1, 10);
+        assert_eq!(course.position(), place(1, 15));
+        course.done(3, 10);
+        assert_eq!((course.position(), course.rows), (place(1, 25), 25));
     }
 
     #[test]

@@ -1,0 +1,116 @@
+//! A comparison that its control server did not live to finish: the next one goes on where it was.
+
+use anyhow::{Context, Result, ensure};
+use shared::ShopId;
+use shared::moves::MoveState;
+use tests::failpoint::OwnFailPoints;
+use tests::moves::{ControlDoor, MOVED_MAX};
+use tests::suite::Test;
+use tests::trade::{CREW, Trade};
+use tests::{Fleet, Server, tests};
+use toml::Value;
+
+pub(crate) fn list() -> Vec<Test> {
+    tests![alone: inv3_a_comparison_goes_on_where_it_was;]
+}
+
+const TABLE: &str = "create table if not exists x_long (shop_id bigint unsigned not null, id int not null, \
+    word varchar(60) not null, primary key (shop_id, id))";
+/// Enough for several notes of a comparison, in chunks as small as the test's.
+const ROWS: u32 = 30_000;
+const CHUNK: i64 = 50;
+
+/// Changes that no binlog shows: at the beginning, which the first control server compares, and at the end, which it does
+/// not get to.
+const UNSEEN: &str = "set sql_log_bin = 0; update x_long set word = 'unseen' where shop_id = {shop} and id in (1, {last})";
+
+/// What a control server says when it goes on with another one's comparison.
+const GOES_ON: &str = "the comparison goes on after what an earlier run compared";
+
+/// The control server is killed once it has noted how far it compared. The next one compares the rest, and nothing escapes
+/// the two of them: what was altered behind their backs is put in order, and counted, on both sides of the kill.
+async fn inv3_a_comparison_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
+    let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
+    for server in [&source, &target] {
+        server.run(TABLE).await?;
+    }
+    let moves = [
+        ("note_every", Value::from("100ms")),
+        ("chunk_rows_min", Value::from(1)),
+        ("chunk_rows_max", Value::from(CHUNK)),
+        ("nice_ratio", Value::from(0)),
+    ];
+    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
+    let moved = moved(fleet, &points, (&source, &target)).await;
+    fleet.without_own_failpoints(points).await?;
+    moved?;
+    for server in [&source, &target] {
+        server.run("drop table x_long").await?;
+    }
+    Ok(())
+}
+
+async fn moved(
+    fleet: &Fleet,
+    points: &OwnFailPoints,
+    (source, target): (&Server, &Server),
+) -> Result<()> {
+    let shop = fleet.shop(1).await?;
+    source
+        .run(&format!(
+            "set cte_max_recursion_depth = {ROWS}; insert into x_long with recursive n as \
+             (select 1 i union all select i + 1 from n where i < {ROWS}) select {}, i, sha2(i, 224) from n",
+            shop.id
+        ))
+        .await?;
+    let trade = Trade::start(&shop, CREW).await?;
+    let control = ControlDoor::of(fleet).await?;
+    points.set(shop.id, "compare.before", "stop")?;
+    points.set(shop.id, "note-compared.after", "kill")?;
+    let id = fleet.order_move(&shop, 2).await?;
+    points.happens(shop.id, "compare.before", MOVED_MAX).await?;
+    let unseen = UNSEEN.replace("{shop}", &shop.id.to_string());
+    target
+        .run(&unseen.replace("{last}", &ROWS.to_string()))
+        .await?;
+    points.go_on(shop.id, "compare.before");
+    let moved = control
+        .reaches(id, &[MoveState::Observing], MOVED_MAX)
+        .await?;
+    ensure!(
+        points.go_on(shop.id, "note-compared.after"),
+        "nobody noted how far the comparison was"
+    );
+    let went_on = went_on_after(fleet, shop.id)?;
+    let compared = moved.took("compared_rows").unwrap_or_default();
+    ensure!(
+        0 < went_on && went_on < u64::from(ROWS) && compared > u64::from(ROWS),
+        "gone on after {went_on} rows of {compared}"
+    );
+    let repaired = moved.took("repaired_rows");
+    ensure!(repaired == Some(2), "{repaired:?} rows were repaired");
+    let (there_was, there_is) = tokio::try_join!(digest(source, shop.id), digest(target, shop.id))?;
+    ensure!(
+        there_was == there_is,
+        "{there_was} there was, {there_is} there is"
+    );
+    trade.stop().await?.must_be_sound(false)?;
+    fleet.finish_move(id).await.map(drop)
+}
+
+/// After how many rows the last one went on.
+fn went_on_after(fleet: &Fleet, shop: ShopId) -> Result<u64> {
+    let log = std::fs::read_to_string(fleet.home().join("logs/control.log"))?;
+    let line = log.lines().rfind(|line| line.contains(GOES_ON));
+    let line = line.with_context(|| format!("shop {shop}: all was compared from the beginning"))?;
+    let rows = line.split("rows=").nth(1).context("without a number")?;
+    let digits = rows.split(|c: char| !c.is_ascii_digit()).next();
+    Ok(digits.unwrap_or_default().parse()?)
+}
+
+async fn digest(server: &Server, shop: ShopId) -> Result<String> {
+    let sql = format!(
+        "select concat(count(*), ' rows, ', hex(bit_xor(unhex(sha2(concat_ws(',', id, word), 256))))) from x_long where shop_id = {shop}"
+    );
+    server.text(&sql).await
+}
