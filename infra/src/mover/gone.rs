@@ -46,6 +46,7 @@ pub(crate) async fn answering(
                 .ok()
                 .and_then(Result::ok)
                 .unwrap_or_else(|| SecretString::from(String::new())),
+            unknown: None,
             commits: Arc::default(),
         };
         answers(&end).await.then_some(address)

@@ -62,6 +62,8 @@ pub(crate) struct End {
     pub(crate) user: String,
     /// Its password, read for this run.
     pub(crate) password: SecretString,
+    /// Why its servers or its password are not known, where that is so: nobody can log in there.
+    pub(crate) unknown: Option<Arc<str>>,
     /// Transactions that moves of this server have committed at the pod: what tells them from those of its shops.
     pub(crate) commits: Arc<AtomicU64>,
 }

@@ -64,7 +64,7 @@ impl Stream {
             <[String; 6]>::try_from(row).map_err(|_| lost(odd("an answer of another form")))?;
         if of_pod != pod.to_string() || term != end.term.to_string() {
             let text = format!(
-                "{} says pod {of_pod} and term {term}, expected was term {}",
+                "{} says pod {of_pod} and term {term}, expected was pod {pod} and term {}",
                 end.primary, end.term
             );
             return Err(MoveError::PrimaryChanged { pod, text });

@@ -24,11 +24,14 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
     ) {
         (Ok(source), Ok(target)) => (source, target),
         // The source must serve whatever has become of the target.
-        (Ok(source), Err(_)) if needs_source_alone(row.state) => {
-            let target = nowhere(&source, row.target);
+        (Ok(source), Err(error)) if needs_source_alone(row.state) => {
+            let target = nowhere(&source, row.target, &error);
             (source, target)
         }
-        (Err(_), Ok(target)) if row.detail.source_gone => (nowhere(&target, row.source), target),
+        (Err(error), Ok(target)) if row.detail.source_gone => {
+            let source = nowhere(&target, row.source, &error);
+            (source, target)
+        }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
     let dir = mover.dir.join(row.id.to_string());
@@ -78,12 +81,14 @@ const fn needs_source_alone(state: MoveState) -> bool {
     }
 }
 
-/// A pod whose servers or password are not known: nothing can be done there.
-fn nowhere(like: &End, pod: PodId) -> End {
+/// A pod whose servers or password are not known: whoever wants to do something there is told why. What else it says is not
+/// that pod's.
+fn nowhere(like: &End, pod: PodId, error: &MoveError) -> End {
     End {
         pod,
         term: 0,
         password: SecretString::from(String::new()),
+        unknown: Some(error.brief().into()),
         replicas: Vec::new(),
         ..like.clone()
     }
@@ -114,6 +119,44 @@ pub(in crate::mover) async fn end_of(mover: &Arc<Mover>, pod: PodId) -> Result<E
         term,
         user: Account::Operator.user().to_owned(),
         password,
+        unknown: None,
         commits: mover.commits(pod),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Address;
+    use crate::mover::error::Verdict;
+    use crate::mover::session::Session;
+
+    /// Not with an empty password at another pod's server, which would also say that a primary changed.
+    #[tokio::test]
+    async fn a_session_at_a_pod_whose_password_is_not_known_is_refused_with_the_cause() {
+        let like = End {
+            pod: PodId::new(1).unwrap(),
+            primary: Address {
+                host: "127.0.0.1".into(),
+                port: 1,
+            },
+            replicas: Vec::new(),
+            term: 4,
+            user: "nobody".into(),
+            password: "secret".to_owned().into(),
+            unknown: None,
+            commits: Arc::default(),
+        };
+        let target = PodId::new(2).unwrap();
+        let cause = MoveError::Waits("the vault is closed".to_owned());
+        let end = nowhere(&like, target, &cause);
+        let opened = Session::open_at(&end, &end.primary, &CancellationToken::new()).await;
+        let fault = opened.unwrap_err();
+        assert_eq!(fault.verdict(), Verdict::Again);
+        let text = fault.brief();
+        assert!(
+            text.contains("pod 2") && text.contains("the vault is closed"),
+            "{text}"
+        );
+    }
 }

@@ -248,11 +248,8 @@ impl Driver {
 
     /// The source is still the pod's primary, and its home still `handing` for this mover.
     async fn confirm(&self, lines: &mut Lines) -> Result<(), MoveError> {
-        if let Some(text) = other_primary(&self.mover, &self.job).await {
-            return Err(MoveError::PrimaryChanged {
-                pod: self.job.source.pod,
-                text,
-            });
+        if let Some((pod, text)) = other_primary(&self.mover, &self.job).await {
+            return Err(MoveError::PrimaryChanged { pod, text });
         }
         let (job, session) = (&self.job, lines.door.session());
         step!(Step::StillHanding => {

@@ -131,6 +131,7 @@ mod tests {
             term: 1,
             user: "nobody".into(),
             password: String::new().into(),
+            unknown: None,
             commits: Arc::default(),
         };
         Job {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::PodId;
 use shared::moves::MoveState;
 use tokio::time::Instant;
 
@@ -28,7 +29,12 @@ pub(super) enum Heard {
     /// It is another control server's.
     Lost,
     /// A pod has another primary.
-    PrimaryChanged(String),
+    PrimaryChanged {
+        /// Which one.
+        pod: PodId,
+        /// From what to what.
+        text: String,
+    },
     /// The server stops.
     Stopping,
 }
@@ -72,8 +78,8 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
                 tokio::time::sleep(lease / RENEWALS / 4).await;
             }
         }
-        if renew && let Some(text) = other_primary(mover, job).await {
-            return Heard::PrimaryChanged(text);
+        if renew && let Some((pod, text)) = other_primary(mover, job).await {
+            return Heard::PrimaryChanged { pod, text };
         }
     }
 }
@@ -124,26 +130,30 @@ async fn stopping(mover: &Mover, gate: &Gate) {
     }
 }
 
-/// Says so, if the catalog names another primary or term for one of the pods than this run works with.
-pub(in crate::mover) async fn other_primary(mover: &Mover, job: &Job) -> Option<String> {
+/// The pod, and from what to what, if the catalog names another primary or term for one of them than this run works with.
+pub(in crate::mover) async fn other_primary(mover: &Mover, job: &Job) -> Option<(PodId, String)> {
     let source = (!job.source_gone).then_some(&job.source);
     for end in source.into_iter().chain([&job.target]) {
         if let Some(text) = differs(mover, end).await {
-            return Some(text);
+            return Some((end.pod, text));
         }
     }
     None
 }
 
 async fn differs(mover: &Mover, end: &End) -> Option<String> {
+    // Nothing is done there; the next run looks where it is.
+    if end.unknown.is_some() {
+        return None;
+    }
     // What cannot be read now is looked at again with the next renewal.
     let (term, servers) = mover.catalog.mysql_servers(end.pod).await.ok()?;
     let primary = servers.into_iter().find(|server| server.primary)?;
     let same = term == end.term && primary.address == end.primary;
     (!same).then(|| {
         format!(
-            "pod {} has the primary {} of term {term} now, not {} of term {}",
-            end.pod, primary.address, end.primary, end.term
+            "it is {} of term {term} now, not {} of term {}",
+            primary.address, end.primary, end.term
         )
     })
 }

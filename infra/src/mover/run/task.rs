@@ -165,8 +165,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
             }
             Next::Leave
         }
-        Ended::Heard(Heard::PrimaryChanged(text)) => {
-            let pod = job.source.pod;
+        Ended::Heard(Heard::PrimaryChanged { pod, text }) => {
             fault(mover, row, MoveError::PrimaryChanged { pod, text }, memory).await
         }
         Ended::Fault(error) => fault(mover, row, error, memory).await,

@@ -66,10 +66,11 @@ impl Session {
             return Err(MoveError::PrimaryChanged {
                 pod: self.end.pod,
                 text: format!(
-                    "{} says pod {} and term {}, expected was term {}",
+                    "{} says pod {} and term {}, expected was pod {} and term {}",
                     self.end.primary,
                     show(pod),
                     show(term),
+                    self.end.pod,
                     self.end.term
                 ),
             });

@@ -58,6 +58,9 @@ pub(super) async fn server(
 ) -> Result<Session, MoveError> {
     let doing = "connect";
     let pod = end.pod;
+    if let Some(cause) = &end.unknown {
+        return Err(MoveError::Waits(format!("pod {pod}: no session: {cause}")));
+    }
     let made = async {
         let mut conn = connect(end, address).await?;
         conn.query_drop(SETTINGS).await?;

@@ -44,6 +44,7 @@ fn deaf(port: u16) -> (Job, End) {
         term: 1,
         user: "nobody".into(),
         password: String::new().into(),
+        unknown: None,
         commits: Arc::default(),
     };
     let job = Job {
