@@ -30,6 +30,8 @@ async fn inv3_a_fence_that_missed_costs_no_second_comparison_of_the_shop(
     let shop = fleet.shop(1).await?;
     let product = shop.product("Lamp", "10.00", 9).await?;
     shop.buy("before", &[(&product, 1)]).await?;
+    // Its one fence that misses is the one that is told to.
+    points.have_patience(shop.id)?;
     points.set(shop.id, "verified.before", "stop")?;
     let id = fleet.order_move(&shop, 2).await?;
     points.happens(shop.id, "verified.before", ENDS_MAX).await?;
@@ -37,9 +39,12 @@ async fn inv3_a_fence_that_missed_costs_no_second_comparison_of_the_shop(
     // A second comparison would fail the move.
     points.set(shop.id, "compare.before", "fail")?;
     // The second fence waits until something was sold after the first one.
+    points.set(shop.id, "verified.before", "stop")?;
     points.go_on(shop.id, "verified.before");
     points.happens(shop.id, "followed.before", ENDS_MAX).await?;
+    points.happens(shop.id, "verified.before", ENDS_MAX).await?;
     shop.buy("between", &[(&product, 1)]).await?;
+    points.go_on(shop.id, "verified.before");
     let moving = control
         .reaches(id, &[MoveState::Observing], ENDS_MAX)
         .await?;

@@ -1,11 +1,9 @@
 //! What a move reads in the binlogs of both pods: sessions that write otherwise than pods do, tables that change meanwhile,
 //! binlogs that are gone, and changes of the source's copy that are nobody's.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use shared::moves::{MoveId, MoveState};
-use tests::failpoint::FailPoint;
+use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX, Moving, differences, rows_of};
 use tests::suite::Test;
 use tests::{Fleet, Shop, tests, wait_until};
@@ -25,31 +23,18 @@ const TABLE: &str = "create table if not exists x_note (shop_id bigint unsigned 
 /// Rows of each shop there.
 const ROWS: &str = "insert into x_note (shop_id, id, text, doc) values \
     ({shop}, 1, 'one', '{\"a\": \"aaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"b\": 1}'), ({shop}, 2, 'two', null), ({shop}, 3, 'three', null)";
-/// A fail point takes a restart of the control server.
-const HAPPENS_MAX: Duration = Duration::from_secs(60);
-
-async fn on_both(fleet: &Fleet, sql: &str) -> Result<()> {
-    for pod in [1, 2] {
-        fleet.primary(pod).await?.run(sql).await?;
-    }
-    Ok(())
-}
+/// Where a move is held: all is copied, and nothing compared.
+const HELD_AT: &str = "compare.before";
 
 fn of(sql: &str, shop: &Shop) -> String {
     sql.replace("{shop}", &shop.id.to_string())
 }
 
-/// A shop of pod 1 with rows in the tests' table.
-async fn shop_with_rows(fleet: &Fleet) -> Result<Shop> {
-    let shop = fleet.shop(1).await?;
-    fleet.primary(1).await?.run(&of(ROWS, &shop)).await?;
-    Ok(shop)
-}
-
-/// Orders a move and waits until it stands at the fail point.
-async fn held(fleet: &Fleet, point: &FailPoint, shop: &Shop) -> Result<MoveId> {
+/// Orders a move and waits until it is held.
+async fn held(fleet: &Fleet, points: &OwnFailPoints, shop: &Shop) -> Result<MoveId> {
+    points.set(shop.id, HELD_AT, "stop")?;
     let id = fleet.order_move(shop, 2).await?;
-    point.happens(HAPPENS_MAX).await?;
+    points.happens(shop.id, HELD_AT, MOVED_MAX).await?;
     Ok(id)
 }
 
@@ -153,17 +138,17 @@ const ODD: &[Odd] = &[
 ];
 
 async fn what_a_move_cannot_follow_fails_it_with_the_reason(fleet: &Fleet) -> Result<()> {
-    on_both(fleet, TABLE).await?;
-    let point = fleet.with_failpoint("compare:before:stop").await?;
+    fleet.on_both(TABLE).await?;
+    let points = fleet.with_own_failpoints().await?;
     let done = async {
         let control = ControlDoor::of(fleet).await?;
         for odd in ODD {
             let case = async {
-                let shop = shop_with_rows(fleet).await?;
-                let id = held(fleet, &point, &shop).await?;
+                let shop = fleet.shop_with_rows(ROWS).await?;
+                let id = held(fleet, &points, &shop).await?;
                 let server = fleet.primary(odd.pod).await?;
                 let done = server.run(&of(odd.sql, &shop)).await;
-                point.go_on()?;
+                points.go_on(shop.id, HELD_AT);
                 let failed = fails(&control, fleet, id, odd.words).await;
                 if !odd.mend.is_empty() {
                     server.run(odd.mend).await?;
@@ -175,8 +160,8 @@ async fn what_a_move_cannot_follow_fails_it_with_the_reason(fleet: &Fleet) -> Re
         Ok(())
     }
     .await;
-    fleet.without_failpoint(point).await?;
-    on_both(fleet, "drop table if exists x_more, x_note").await?;
+    fleet.without_own_failpoints(points).await?;
+    fleet.on_both("drop table if exists x_more, x_note").await?;
     done
 }
 
@@ -200,17 +185,17 @@ const FOLLOWED: &[&str] = &[
 ];
 
 async fn what_a_move_can_follow_arrives(fleet: &Fleet) -> Result<()> {
-    on_both(fleet, TABLE).await?;
-    let point = fleet.with_failpoint("compare:before:stop").await?;
+    fleet.on_both(TABLE).await?;
+    let points = fleet.with_own_failpoints().await?;
     let done = async {
         let control = ControlDoor::of(fleet).await?;
-        let shop = shop_with_rows(fleet).await?;
-        let id = held(fleet, &point, &shop).await?;
+        let shop = fleet.shop_with_rows(ROWS).await?;
+        let id = held(fleet, &points, &shop).await?;
         let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
         for sql in FOLLOWED {
             source.run(&of(sql, &shop)).await.with_context(|| *sql)?;
         }
-        point.go_on()?;
+        points.go_on(shop.id, HELD_AT);
         let observing = [MoveState::Observing];
         control.reaches(id, &observing, MOVED_MAX).await?;
         let (a, b) = (
@@ -228,20 +213,20 @@ async fn what_a_move_can_follow_arrives(fleet: &Fleet) -> Result<()> {
         fleet.finish_move(id).await.map(drop)
     }
     .await;
-    fleet.without_failpoint(point).await?;
-    on_both(fleet, "drop table if exists x_none, x_note").await?;
+    fleet.without_own_failpoints(points).await?;
+    fleet.on_both("drop table if exists x_none, x_note").await?;
     done
 }
 
 async fn purged_binlogs_fail_a_move(fleet: &Fleet) -> Result<()> {
-    on_both(fleet, TABLE).await?;
-    let point = fleet.with_failpoint("compare:before:stop").await?;
+    fleet.on_both(TABLE).await?;
+    let points = fleet.with_own_failpoints().await?;
     let control = ControlDoor::of(fleet).await?;
-    let shop = shop_with_rows(fleet).await?;
-    let id = held(fleet, &point, &shop).await?;
+    let shop = fleet.shop_with_rows(ROWS).await?;
+    let id = held(fleet, &points, &shop).await?;
     // Nobody reads the binlog while no control server runs the move.
     let paused = control.tell(id, "pause").await?.wants(200).map(drop);
-    fleet.without_failpoint(point).await?;
+    fleet.without_own_failpoints(points).await?;
     paused?;
     control.reaches(id, &[MoveState::Paused], MOVED_MAX).await?;
     let source = fleet.primary(1).await?;
@@ -262,14 +247,14 @@ async fn purged_binlogs_fail_a_move(fleet: &Fleet) -> Result<()> {
     // A new move reads what there is.
     let moved = fleet.move_shop(&shop, 2).await?;
     fleet.finish_move(moved.id).await?;
-    on_both(fleet, "drop table if exists x_note").await
+    fleet.on_both("drop table if exists x_note").await
 }
 
 async fn strays_at_the_source_are_told_and_stop_the_deletion(fleet: &Fleet) -> Result<()> {
     fleet.announce_error("strays at the source")?;
-    on_both(fleet, TABLE).await?;
+    fleet.on_both(TABLE).await?;
     let control = ControlDoor::of(fleet).await?;
-    let shop = shop_with_rows(fleet).await?;
+    let shop = fleet.shop_with_rows(ROWS).await?;
     let moved = fleet.move_shop(&shop, 2).await?;
     ensure!(moved.strays.is_empty(), "{:?}", moved.strays);
     let source = fleet.primary(1).await?;
@@ -300,7 +285,7 @@ async fn strays_at_the_source_are_told_and_stop_the_deletion(fleet: &Fleet) -> R
     control
         .reaches(moved.id, &[MoveState::Done], MOVED_MAX)
         .await?;
-    on_both(fleet, "drop table if exists x_note").await
+    fleet.on_both("drop table if exists x_note").await
 }
 
 /// A mover that takes a watched copy up needs no binlog that was looked at already: it tells of nothing unseen, and sees what

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use shared::moves::MoveState;
-use tests::moves::{ControlDoor, MOVED_MAX, differences, rows_of, write_until_fenced};
+use tests::failpoint::OwnFailPoints;
+use tests::moves::{ControlDoor, MOVED_MAX, Written, differences, rows_of, write_until_fenced};
 use tests::suite::Test;
 use tests::{Fleet, tests};
 
@@ -63,54 +64,41 @@ const CHANGES: &[&str] = &[
     "delete from achild where shop_id = {shop} and id < 400 limit 2",
 ];
 
-async fn make_tables(fleet: &Fleet) -> Result<()> {
-    for pod in [1, 2] {
-        fleet.primary(pod).await?.run(TABLES).await?;
-    }
-    Ok(())
-}
-
-async fn drop_tables(fleet: &Fleet) -> Result<()> {
-    for pod in [1, 2] {
-        let names = NAMES.join(", ");
-        fleet
-            .primary(pod)
-            .await?
-            .run(&format!("drop table if exists {names}"))
-            .await?;
-    }
-    Ok(())
-}
-
 async fn every_type_and_every_key_moves_to_the_byte_while_it_is_written(
     fleet: &Fleet,
 ) -> Result<()> {
-    make_tables(fleet).await?;
-    let moved = move_written_shop(fleet).await;
-    drop_tables(fleet).await?;
+    let points = fleet.with_own_failpoints().await?;
+    fleet.on_both(TABLES).await?;
+    let moved = move_written_shop(fleet, &points).await;
+    let names = NAMES.join(", ");
+    fleet.without_own_failpoints(points).await?;
+    let dropped = format!("drop table if exists {names}");
+    fleet.on_both(&dropped).await?;
     moved
 }
 
-async fn move_written_shop(fleet: &Fleet) -> Result<()> {
-    let shop = fleet.shop(1).await?;
+async fn move_written_shop(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let shop = fleet.shop_with_rows(ROWS).await?;
     let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
-    source
-        .run(&ROWS.replace("{shop}", &shop.id.to_string()))
-        .await?;
+    // Held before the comparison until each change was made.
+    let (place, written) = ("compare.before", Written::default());
+    points.set(shop.id, place, "stop")?;
     let moving = async {
         let control = ControlDoor::of(fleet).await?;
         let id = fleet.order_move(&shop, 2).await?;
+        points.happens(shop.id, place, MOVED_MAX).await?;
+        written
+            .reaches(CHANGES.len().try_into()?, MOVED_MAX)
+            .await?;
+        points.go_on(shop.id, place);
         control
             .reaches(id, &[MoveState::Observing], MOVED_MAX)
             .await
     };
     // A move that fails fences nothing, so nobody would tell the writer to end.
-    let writing = write_until_fenced(&source, shop.id, CHANGES, PAUSE);
-    let (written, moving) = tokio::try_join!(writing, moving)?;
-    ensure!(
-        written >= 10,
-        "only {written} changes were made while it moved"
-    );
+    let writing = write_until_fenced(&source, shop.id, CHANGES, PAUSE, &written);
+    let ((), moving) = tokio::try_join!(writing, moving)?;
+    let written = written.so_far();
     ensure!(moving.strays.is_empty(), "strays: {:?}", moving.strays);
     let (a, b) = (
         rows_of(&source, shop.id).await?,
@@ -223,10 +211,7 @@ async fn what_cannot_be_moved_exactly_is_refused_by_name(fleet: &Fleet) -> Resul
             .podctl
             .refused(&["shop", "move", &shop.handle, "--to", "2", "--dry-run"], 1)
             .await;
-        for pod in [1, 2] {
-            let primary = fleet.primary(pod).await?;
-            primary.run("drop table if exists x_odd").await?;
-        }
+        fleet.on_both("drop table if exists x_odd").await?;
         if made.starts_with("alter") {
             fleet
                 .primary(1)
@@ -258,11 +243,9 @@ async fn move_large_rows(fleet: &Fleet) -> Result<()> {
     const LARGE_MAX: Duration = Duration::from_secs(20 * 60);
     let shop = fleet.shop(1).await?;
     let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
-    for server in [&source, &target] {
-        server
-            .run("create table if not exists x_large (shop_id bigint unsigned not null, id int not null, b longblob, primary key (shop_id, id))")
-            .await?;
-    }
+    fleet
+        .on_both("create table if not exists x_large (shop_id bigint unsigned not null, id int not null, b longblob, primary key (shop_id, id))")
+        .await?;
     let fill = format!(
         "insert into x_large select {0}, 1, repeat(x'5C090A00', (@@global.max_allowed_packet - 2000) div 4); \
          insert into x_large select {0}, 2 + n, repeat(x'FF5C', 3000000) from (select 0 n union select 1 union select 2) n; \
@@ -288,8 +271,6 @@ async fn move_large_rows(fleet: &Fleet) -> Result<()> {
         control.reaches(id, &done, LARGE_MAX).await.map(drop)
     };
     let moved = moved.await;
-    for server in [&source, &target] {
-        server.run("drop table x_large").await?;
-    }
+    fleet.on_both("drop table x_large").await?;
     moved
 }

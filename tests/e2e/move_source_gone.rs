@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use shared::moves::{MoveId, MoveState};
 use shared::{Epoch, PodId, ShopId};
 use tests::failpoint::OwnFailPoints;
-use tests::moves::{ControlDoor, rows_of};
+use tests::moves::{ControlDoor, rows_left};
 use tests::suite::Test;
 use tests::{Call, Fleet, Server, Shop, tests, wait_until};
 
@@ -140,6 +140,7 @@ async fn refused_too_early(
     control: &ControlDoor,
 ) -> Result<()> {
     let shop = fleet.shop(1).await?;
+    points.have_patience(shop.id)?;
     for place in ["copied.before", "switch.before"] {
         points.set(shop.id, place, "stop")?;
         let id = fleet.order_move(&shop, 2).await?;
@@ -268,8 +269,7 @@ async fn is_nobodys(
         Ok(())
     })
     .await?;
-    let rows = rows_of(source, shop.id).await?;
-    let left: usize = rows.values().map(Vec::len).sum();
+    let left = rows_left(source, shop.id).await?;
     ensure!(left == 0, "{left} rows are left");
     let (owner, epoch) = fleet.owner(shop).await?;
     let told = format!(

@@ -66,6 +66,11 @@ impl OwnFailPoints {
         fs::rename(&part, self.folder.join(format!("{shop}.{place}"))).context("set a fail point")
     }
 
+    /// Takes one away that has not happened.
+    pub fn unset(&self, shop: ShopId, place: &str) -> Result<()> {
+        fs::remove_file(self.folder.join(format!("{shop}.{place}"))).context("unset a fail point")
+    }
+
     /// Waits until it happens.
     pub async fn happens(&self, shop: ShopId, place: &str, deadline: Duration) -> Result<()> {
         let file = self.happened(shop, place);
@@ -83,6 +88,17 @@ impl OwnFailPoints {
     /// Whether it has happened; forgets it, which lets a stopped step go on.
     pub fn go_on(&self, shop: ShopId, place: &str) -> bool {
         fs::remove_file(self.happened(shop, place)).is_ok()
+    }
+
+    /// The next runs of a shop's move have no bounds for fence and pause, and end nothing that holds its home: what a test
+    /// does inside of them may take its time. (A limit that is to be seen needs a run without it.)
+    pub fn have_patience(&self, shop: ShopId) -> Result<()> {
+        self.set(shop, "patient", "")
+    }
+
+    /// Its runs that begin from now on have their bounds again.
+    pub fn lose_patience(&self, shop: ShopId) -> Result<()> {
+        self.unset(shop, "patient")
     }
 
     fn happened(&self, shop: ShopId, place: &str) -> PathBuf {
@@ -104,6 +120,22 @@ pub async fn steps() -> Result<Vec<String>> {
 pub(crate) fn new_revision(what: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// These are the values of a config's `[moves]` table.
+pub(crate) fn set_moves<V: Clone + Into<Value>>(config: &mut Table, moves: &[(&str, V)]) {
+    let moves = moves
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone().into()));
+    config.insert("moves".into(), Value::Table(moves.collect()));
+}
+
+/// A unit of the control server gets another config: the last word of `serve --config <file>`.
+pub(crate) fn runs_with(unit: &mut Table, config: &Path) -> Result<()> {
+    let command = unit.get_mut("command").and_then(Value::as_array_mut);
+    let last = command.and_then(|words| words.last_mut());
+    *last.context("a unit without a command")? = config.display().to_string().into();
+    Ok(())
 }
 
 impl Fleet {
@@ -139,7 +171,8 @@ impl Fleet {
         let config = if moves.is_empty() {
             None
         } else {
-            Some(self.control_config_with(moves)?)
+            let edit = |config: &mut Table| set_moves(config, moves);
+            Some(self.control_config("control-own.toml", edit)?)
         };
         let unit = self
             .failpoints_run(&new_revision("failpoints"), &variables, config.as_deref())
@@ -147,16 +180,17 @@ impl Fleet {
         Ok(OwnFailPoints { folder, unit })
     }
 
-    /// A copy of the control server's config beside it, with other values for moves.
-    fn control_config_with<V: Clone + Into<Value>>(&self, moves: &[(&str, V)]) -> Result<PathBuf> {
+    /// A copy of the control server's config beside it, edited.
+    pub(crate) fn control_config(
+        &self,
+        name: &str,
+        edit: impl FnOnce(&mut Table),
+    ) -> Result<PathBuf> {
         let path = self.home().join("control/control.toml");
         let text = fs::read_to_string(&path).context("read control.toml")?;
         let mut config: Table = text.parse().context("read control.toml")?;
-        let numbers = moves
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.clone().into()));
-        config.insert("moves".into(), Value::Table(numbers.collect()));
-        let own = path.with_file_name("control-own.toml");
+        edit(&mut config);
+        let own = path.with_file_name(name);
         fs::write(&own, config.to_string()).context("write a config")?;
         Ok(own)
     }
@@ -180,13 +214,10 @@ impl Fleet {
         words.extend(variables.iter().map(|it| it.as_str().into()));
         words.push(binary(BINARY)?.display().to_string().into());
         words.extend(arguments.cloned());
-        if let Some(config) = config
-            && let Some(last) = words.last_mut()
-        {
-            // `serve --config <file>`.
-            *last = config.display().to_string().into();
-        }
         changed.insert("command".into(), Value::Array(words));
+        if let Some(config) = config {
+            runs_with(&mut changed, config)?;
+        }
         changed.insert("revision".into(), revision.into());
         self.control_runs_as(&changed.to_string()).await?;
         Ok(unit)

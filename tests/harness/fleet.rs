@@ -30,8 +30,8 @@ use up::{STOP_MAX, Terminal, end_of, spawn_up, stop_up, up_log};
 
 /// Six database servers and the rest start in seconds; this is for a machine that builds meanwhile.
 const READY_MAX: Duration = Duration::from_secs(180);
-/// A new shop is at the edge after one change of the long poll.
-const SHOP_READY_MAX: Duration = Duration::from_secs(10);
+/// A new shop is at the edge after one change of the long poll, which comes sooner than the end of a poll without one (30 s).
+const SHOP_READY_MAX: Duration = Duration::from_secs(25);
 
 /// The fleet. Dropping it stops it.
 #[derive(Debug)]

@@ -192,10 +192,10 @@ impl Answer {
     }
 }
 
-fn client() -> Result<reqwest::Client> {
+fn client(answer_max: Duration) -> Result<reqwest::Client> {
     let client = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
-        .timeout(ANSWER_MAX)
+        .timeout(answer_max)
         .build();
     client.context("make an HTTP client")
 }
@@ -212,7 +212,15 @@ impl Edge {
     pub fn new(address: SocketAddr) -> Result<Self> {
         Ok(Self {
             address,
-            http: client()?,
+            http: client(ANSWER_MAX)?,
+        })
+    }
+
+    /// The same for clients who wait for longer.
+    pub fn new_patient(address: SocketAddr, answer_max: Duration) -> Result<Self> {
+        Ok(Self {
+            address,
+            http: client(answer_max)?,
         })
     }
 
@@ -274,7 +282,7 @@ impl PodDoor {
             address,
             pod,
             keys,
-            http: client()?,
+            http: client(ANSWER_MAX)?,
         })
     }
 

@@ -15,10 +15,10 @@ use crate::{Answer, Call, Edge, Fleet, Shop, status, wait_until};
 
 // Whether the rows that a move left at its source are those it brought to its target.
 mod copies;
-pub use copies::{Copies, differences, rows_of};
+pub use copies::{Copies, differences, rows_left, rows_of, rows_rest};
 // A writer who goes by the shop's home.
 mod writers;
-pub use writers::write_until_fenced;
+pub use writers::{Written, write_until_fenced};
 
 /// A small shop is moved in a second or two; this is for a machine that builds meanwhile and for a fence that is tried again.
 pub const MOVED_MAX: Duration = Duration::from_secs(60);
@@ -211,6 +211,22 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+
+    /// Runs statements at the primaries of pods 1 and 2: tests make tables of their own by it.
+    pub async fn on_both(&self, sql: &str) -> Result<()> {
+        for pod in [1, 2] {
+            self.primary(pod).await?.run(sql).await?;
+        }
+        Ok(())
+    }
+
+    /// A shop of pod 1 with rows, which are made by statements in which it is called `{shop}`.
+    pub async fn shop_with_rows(&self, rows: &str) -> Result<Shop> {
+        let shop = self.shop(1).await?;
+        let rows = rows.replace("{shop}", &shop.id.to_string());
+        self.primary(1).await?.run(&rows).await?;
+        Ok(shop)
     }
 
     /// The pod that owns a shop now, and under which epoch.

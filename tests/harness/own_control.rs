@@ -14,7 +14,7 @@ use shared::ShopId;
 use tokio::process::{Child, Command};
 use toml::{Table, Value};
 
-use crate::failpoint::new_revision;
+use crate::failpoint::{new_revision, runs_with, set_moves};
 use crate::moves::ControlDoor;
 use crate::process::{Frozen, Process, binary, free_port};
 use crate::{Call, Fleet, wait_until};
@@ -28,6 +28,9 @@ const UNLOCKED_MAX: Duration = Duration::from_secs(20);
 /// Until a signal has stopped every thread, and between two tries to stop a process at a good moment.
 const STOPPED_AFTER: Duration = Duration::from_millis(5);
 
+/// The config of a control server that shares its catalog, beside its own.
+const SHARED: &str = "control-shared.toml";
+
 /// The fleet's control server as it was before it shared its catalog.
 #[derive(Debug)]
 pub struct Unshared(String);
@@ -35,23 +38,13 @@ pub struct Unshared(String);
 impl Fleet {
     /// Starts the control server anew so that others may have its catalog too, with these keys in its `[moves]` table.
     pub async fn share_catalog(&self, moves: &[(&str, Value)]) -> Result<Unshared> {
-        let path = self.home().join("control/control.toml");
-        let text = fs::read_to_string(&path).context("read control.toml")?;
-        let mut config: Table = text.parse().context("read control.toml")?;
-        config.insert("catalog_shared".into(), true.into());
-        let moves = moves
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.clone()));
-        config.insert("moves".into(), Value::Table(moves.collect()));
-        fs::write(shared_config(self), config.to_string()).context("write a config")?;
-        let unit = self.home().join("units/control.toml");
-        let was = fs::read_to_string(unit).context("read the unit of the control server")?;
+        let config = self.control_config(SHARED, |config| {
+            config.insert("catalog_shared".into(), true.into());
+            set_moves(config, moves);
+        })?;
+        let was = self.control_unit_now()?;
         let mut unit: Table = was.parse().context("the control server's unit")?;
-        let command = unit.get_mut("command").and_then(Value::as_array_mut);
-        let last = command.and_then(|words| words.last_mut());
-        // `serve --config <file>`.
-        *last.context("a unit without a command")? =
-            shared_config(self).display().to_string().into();
+        runs_with(&mut unit, &config)?;
         unit.insert("revision".into(), new_revision("shares").into());
         self.control_runs_as(&unit.to_string()).await?;
         Ok(Unshared(was))
@@ -66,10 +59,6 @@ impl Fleet {
     pub async fn freeze_control(&self) -> Result<Frozen> {
         freeze_unlocked(self.unit("control")?).await
     }
-}
-
-fn shared_config(fleet: &Fleet) -> PathBuf {
-    fleet.home().join("control/control-shared.toml")
 }
 
 /// The server; it is killed with the value.
@@ -98,7 +87,7 @@ impl OwnControl {
     }
 
     async fn try_start(fleet: &Fleet) -> Result<Self> {
-        let rendered = shared_config(fleet);
+        let rendered = fleet.home().join("control").join(SHARED);
         let text = fs::read_to_string(&rendered).context("the catalog is not shared")?;
         let mut config: Table = text.parse().context("read a config")?;
         let port = free_port()?;

@@ -10,11 +10,22 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use toml::{Table, Value};
 
+use crate::fleet::RECOVER_MAX;
 use crate::process::{binary, free_port};
-use crate::{Edge, Fleet, wait_until};
+use crate::{Edge, Fleet, Shop, wait_until};
 
-/// A table of a few shops loads in milliseconds.
-const READY_MAX: Duration = Duration::from_secs(10);
+/// A table of a few shops loads in milliseconds; this is for a machine that has more to do.
+const READY_MAX: Duration = Duration::from_secs(30);
+
+/// A patient edge: how long it parks a request, how long a shop may be fenced, how long an answer may take. A fence that a
+/// test holds stands for as long as the machine needs for what the test does meanwhile.
+const PATIENT: [(&str, &str, &str); 3] = [
+    ("park", "window", "60s"),
+    ("park", "fence_max", "2m"),
+    ("timeouts", "answer", "90s"),
+];
+/// Its clients, and some more.
+const PATIENT_ANSWER_MAX: Duration = Duration::from_secs(100);
 
 /// The edge; it is killed with the value.
 #[derive(Debug)]
@@ -68,6 +79,31 @@ impl OwnEdge {
             .await
             .with_context(|| fs::read_to_string(&own.log).unwrap_or_default())?;
         Ok(own)
+    }
+
+    /// Starts one whose parked requests, and clients, wait for much longer than a fence may last.
+    pub async fn start_patient(fleet: &Fleet) -> Result<Self> {
+        let mut own = Self::start(fleet, |config| {
+            for (table, key, value) in PATIENT {
+                set(config, table, key, value.into());
+            }
+        })
+        .await?;
+        own.edge = Edge::new_patient(own.edge.address(), PATIENT_ANSWER_MAX)?;
+        Ok(own)
+    }
+
+    /// A shop behind this edge, once that knows it.
+    pub async fn shows(&self, shop: &Shop) -> Result<Shop> {
+        let shop = Shop {
+            edge: self.edge.clone(),
+            ..shop.clone()
+        };
+        wait_until("the own edge knows the shop", RECOVER_MAX, async || {
+            shop.get("/api/v1/products").await?.wants(200)
+        })
+        .await?;
+        Ok(shop)
     }
 
     /// SIGTERM.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::history::{Account, End, History, Stored};
+use crate::history::{Account, End, History, Stored, Told};
 use crate::shop::Order;
 use crate::{Product, Shop, wait_until};
 
@@ -115,6 +115,12 @@ impl Trade {
     /// Acknowledged orders so far.
     pub fn bought(&self) -> usize {
         self.stall.history.bought()
+    }
+
+    /// How often a client was told this so far.
+    pub fn told(&self, what: Told) -> u32 {
+        let account = self.stall.history.account();
+        account.told.get(&what).copied().unwrap_or_default()
     }
 
     /// Lets each client end what it is at; what all of them saw, and the shop in the end.

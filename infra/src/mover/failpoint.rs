@@ -9,8 +9,8 @@
 //! `<shop>.<step>.<place>` whose text is `what`. It is renamed to `....happened` when it happens; a stopped step goes on
 //! when that is taken away. `<shop>.statement` stops before a statement at a pod, by its number: its text is how many
 //! there are up to that one. While `<shop>.deaf` is there, what drives the shop's move does not hear that it was lost; a
-//! run that finds `<shop>.patient` at its beginning has no bounds for its fence and its pause, and its sessions may say
-//! nothing for as long, so that it is not late after a stop.
+//! run that finds `<shop>.patient` at its beginning has no bounds for its fence and its pause, ends nothing that holds a
+//! home, and its sessions may say nothing for as long, so that it is not late after a stop.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -207,6 +207,7 @@ pub(crate) fn limits(limits: &Arc<MoveLimits>) -> Arc<MoveLimits> {
     }
     Arc::new(MoveLimits {
         fence_bound: PATIENCE,
+        fence_kill_after: PATIENCE,
         pause_bound: PATIENCE,
         ..MoveLimits::clone(limits)
     })

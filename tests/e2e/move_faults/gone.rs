@@ -1,11 +1,9 @@
 //! A move's target with all of its servers and processes gone, in each state of the move.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use shared::moves::MoveState;
-use tests::moves::rows_of;
+use tests::moves::rows_left;
 use tests::{Fleet, Server, wait_until};
 
 use super::lanes::{ARRIVES_MAX, Held, Lane, Lanes, home_is, on_lanes};
@@ -19,9 +17,6 @@ const TARGET: [&str; 6] = [
     "pod-2-2",
     "redis-2",
 ];
-
-/// How long a shop may wait for the end of its fence: the bound of a connection to the dead pod, and of the park window.
-const SELLS_AGAIN_MAX: Duration = Duration::from_secs(20);
 
 /// Before the target owns the shop it sells on at the source; its move says what it waits for and can be undone at once,
 /// without the target. After that the move stays where it is, cannot be undone, and the source neither serves nor loses its
@@ -55,11 +50,7 @@ async fn target_gone(lanes: &mut Lanes<'_>) -> Result<()> {
             "what the undone move left is deleted",
             ARRIVES_MAX,
             async || {
-                let left: usize = rows_of(&target, lane.shop.id)
-                    .await?
-                    .values()
-                    .map(Vec::len)
-                    .sum();
+                let left = rows_left(&target, lane.shop.id).await?;
                 ensure!(left == 0, "{left} rows of shop {}", lane.shop.id);
                 Ok(())
             },
@@ -72,7 +63,7 @@ async fn target_gone(lanes: &mut Lanes<'_>) -> Result<()> {
 /// The shop sells; the move says which pod it waits for; it is undone while that is gone.
 async fn is_undone(lanes: &Lanes<'_>, lane: &Lane, source: &Server) -> Result<()> {
     lane.trade
-        .goes_on(4, SELLS_AGAIN_MAX)
+        .goes_on(4, ARRIVES_MAX)
         .await
         .context("sells on")?;
     let id = lane.id()?;
@@ -98,7 +89,7 @@ async fn is_undone(lanes: &Lanes<'_>, lane: &Lane, source: &Server) -> Result<()
     let holder = source.text(&holder).await?;
     ensure!(holder == "nobody", "the home still belongs to {holder}");
     lane.trade
-        .goes_on(4, SELLS_AGAIN_MAX)
+        .goes_on(4, ARRIVES_MAX)
         .await
         .context("sells after the abort")
 }
@@ -126,11 +117,7 @@ async fn stands(lanes: &Lanes<'_>, lane: &Lane, source: &Server) -> Result<()> {
         );
     }
     if lane.held != Held::Retiring {
-        let kept: usize = rows_of(source, lane.shop.id)
-            .await?
-            .values()
-            .map(Vec::len)
-            .sum();
+        let kept = rows_left(source, lane.shop.id).await?;
         ensure!(kept > 0, "the source's copy is gone");
     }
     let moving = lanes.control.show(id).await?;

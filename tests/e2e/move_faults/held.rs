@@ -22,16 +22,16 @@ const TITLE: &str = "Held open";
 /// A client that works on for ever: for longer than all fences that a guard which does not end it would try in this test.
 const LIVE_MAX: Duration = Duration::from_secs(100);
 
-/// How long the client that ends in time holds the fence up: less than a write may take.
-const ENDS_AFTER: Duration = Duration::from_millis(700);
-
 /// How long a transaction of the test's own processes may take, and how long the server keeps it without a word: longer
-/// than the fence leaves it (2.2 s), so that it is the fence's guard that ends it.
+/// than the fence leaves it (2.2 s), so that it is the fence's guard that ends it. A pod takes no more.
 const OWN_TRANSACTION: &str = "4s";
 
 /// A fence that is held up for longer has had its guard end something. One that came late to a transaction may see it end
 /// by the server's own timeout before that.
 const GUARDED_MS: u64 = 2_700;
+
+/// How long a fence that the replicas' silence holds up may take to be given up: its bound, the pause's, and the machine.
+const MISSED_MAX: Duration = Duration::from_secs(60);
 
 /// Who holds the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,12 @@ async fn open_across(lanes: &mut Lanes<'_>) -> Result<()> {
     let fleet = lanes.fleet;
     let source = fleet.primary(1).await?;
     let own = [Own::start(fleet).await?, Own::start(fleet).await?];
+    for (lane, client) in lanes.lanes.iter().zip(CLIENTS) {
+        if client == Client::Ends {
+            // Whenever its commit comes, it comes in time.
+            lanes.points.have_patience(lane.shop.id)?;
+        }
+    }
     lanes.hold(2).await?;
     let [frozen, vanished] = own;
     let mut own = [None, None, Some(frozen), Some(vanished)].into_iter();
@@ -90,16 +96,23 @@ pub(super) async fn inv1_inv3_a_fence_without_acknowledgements_is_lifted_and_tri
 async fn unacknowledged(lanes: &mut Lanes<'_>) -> Result<()> {
     let fleet = lanes.fleet;
     lanes.hold(2).await?;
+    let id = lanes.lanes[0].id()?;
+    let before = lanes.control.show(id).await?.owner;
     let frozen = [
         fleet.unit("mysql-1-2")?.freeze()?,
         fleet.unit("mysql-1-3")?.freeze()?,
     ];
     lanes.go_on();
-    // Past the bounds of the fence and of the pause.
-    tokio::time::sleep(Duration::from_secs(12)).await;
+    wait_until("the fence is given up", MISSED_MAX, async || {
+        let moving = lanes.control.show(id).await?;
+        let missed = moving.took("fence_tries") >= Some(1) && moving.owner > before;
+        ensure!(missed, "{}", moving.words());
+        Ok(())
+    })
+    .await?;
     drop(frozen);
     lanes.arrive(2, |_| true).await?;
-    let moving = lanes.control.show(lanes.lanes[0].id()?).await?;
+    let moving = lanes.control.show(id).await?;
     let tries = moving.took("fence_tries");
     ensure!(tries >= Some(2), "{tries:?} fences; {}", moving.words());
     Ok(())
@@ -138,7 +151,7 @@ impl Own {
             .json(&body);
         let (door, id, epoch) = (self.pod.door.clone(), shop.id, shop.epoch);
         let write = tokio::spawn(async move { door.send(id, epoch, &call).await });
-        self.tap.sprung(Duration::from_secs(5)).await?;
+        self.tap.sprung(ARRIVES_MAX).await?;
         Ok(write)
     }
 }
@@ -155,17 +168,17 @@ async fn across(
     match client {
         Client::Ends => {
             let mut session = open(lanes.fleet, source, shop).await?;
-            fence_comes(lanes, lane, source).await?;
-            tokio::time::sleep(ENDS_AFTER).await;
+            fence_comes(lanes, lane)?;
+            fence_waits(lane, source).await?;
             session.execute("commit").await.context("the commit")?;
             let waited = closed(lanes, lane).await?;
-            ensure!(waited.killed == 0, "{waited:?}");
+            ensure!(waited.drain > 0 && waited.killed == 0, "{waited:?}");
             made(source, target, shop, 1).await
         }
         Client::Live => {
             let session = open(lanes.fleet, source, shop).await?;
             let works = tokio::spawn(works_on(session, shop.clone()));
-            fence_comes(lanes, lane, source).await?;
+            fence_comes(lanes, lane)?;
             // Nothing else would end it.
             let waited = closed(lanes, lane).await?;
             ensure!(waited.killed > 0, "{waited:?}");
@@ -177,19 +190,21 @@ async fn across(
             let own = own.context("a process")?;
             let write = own.write(shop, Moment::Held).await?;
             let frozen = own.pod.process()?.freeze()?;
-            fence_comes(lanes, lane, source).await?;
+            fence_comes(lanes, lane)?;
             closed(lanes, lane).await?.is_by_the_guard()?;
             made(source, target, shop, 0).await?;
             frozen.thaw();
-            let answer = write.await.context("the write")??;
-            ensure!(answer.status >= 400, "it was told {}", answer.status);
+            // A client that has given up meanwhile was told nothing.
+            if let Ok(answer) = write.await.context("the write")? {
+                ensure!(answer.status >= 400, "it was told {}", answer.status);
+            }
             made(source, target, shop, 0).await
         }
         Client::Vanished => {
             let own = own.context("a process")?;
             let write = own.write(shop, Moment::Vanished).await?;
             own.pod.process()?.kill().await?;
-            fence_comes(lanes, lane, source).await?;
+            fence_comes(lanes, lane)?;
             closed(lanes, lane).await?.is_by_the_guard()?;
             let answer = write.await.context("the write")?;
             ensure!(answer.is_err(), "a killed process answered");
@@ -242,10 +257,15 @@ async fn works_on(mut session: MySqlConnection, shop: Shop) -> Result<()> {
     Ok(())
 }
 
-/// Lets the move go into its fence, which waits for the open transaction.
-async fn fence_comes(lanes: &Lanes<'_>, lane: &Lane, source: &Server) -> Result<()> {
+/// Lets the move go into its fence.
+fn fence_comes(lanes: &Lanes<'_>, lane: &Lane) -> Result<()> {
     let place = lane.held.place().context("a place")?;
-    lanes.points.go_on(lane.shop.id, place);
+    ensure!(lanes.points.go_on(lane.shop.id, place), "it was not held");
+    Ok(())
+}
+
+/// Returns when the fence waits for the open transaction.
+async fn fence_waits(lane: &Lane, source: &Server) -> Result<()> {
     let waits = format!(
         "select count(*) from performance_schema.data_lock_waits w join performance_schema.data_locks l \
          on l.engine_lock_id = w.requesting_engine_lock_id \
@@ -279,11 +299,6 @@ async fn closed(lanes: &Lanes<'_>, lane: &Lane) -> Result<Waited> {
     let took = |what| moving.took(what).unwrap_or_default();
     let (tries, drain, killed) = (took("fence_tries"), took("drain_ms"), took("writes_ended"));
     ensure!(tries == 1, "{tries} fences; {}", moving.words());
-    let least = u64::try_from(ENDS_AFTER.as_millis())?;
-    ensure!(
-        drain >= least / 2 && drain <= 5_000,
-        "the fence waited for {drain} ms"
-    );
     tests::fleet::say(&format!(
         "  the fence waited for {drain} ms, {killed} sessions ended"
     ));

@@ -9,7 +9,8 @@ use serde_json::json;
 use shared::moves::{MoveId, MoveState};
 use tests::failpoint::OwnFailPoints;
 use tests::fleet::say;
-use tests::moves::{ControlDoor, Moving, rows_of};
+use tests::moves::{ControlDoor, Moving, rows_left};
+use tests::own_edge::OwnEdge;
 use tests::trade::{Crew, Trade};
 use tests::{Call, Fleet, Server, Shop, wait_until};
 use toml::Value;
@@ -17,13 +18,14 @@ use toml::Value;
 /// A move of some that go on at once, some of them after a fault, on a machine that has more to do.
 pub(super) const ARRIVES_MAX: Duration = Duration::from_secs(120);
 
-/// Words of `control.toml` with which all lanes may be where they are held at the same time, those inside of a fence for as
-/// long as may be.
-fn moves() -> [(&'static str, Value); 4] {
+/// Words of `control.toml` with which all lanes may be where they are held at the same time, and fences have as much time as
+/// may be.
+fn moves() -> [(&'static str, Value); 5] {
     [
         ("moves_per_pod", 32.into()),
         ("moves_max", 32.into()),
         ("fences_max", 16.into()),
+        ("fence_bound", "9s".into()),
         ("pause_bound", "9s".into()),
     ]
 }
@@ -96,7 +98,7 @@ impl Held {
         }
     }
 
-    /// Whether its writes wait, so that it can be held for some seconds only.
+    /// Whether its writes wait, and it has patience only until all are held: so a slow machine has them inside at once.
     const fn inside(self) -> bool {
         matches!(self, Self::Fenced | Self::Cutover | Self::Switched)
     }
@@ -138,6 +140,8 @@ pub(super) struct Lanes<'f> {
     pub(super) control: ControlDoor,
     pub(super) points: OwnFailPoints,
     pub(super) lanes: Vec<Lane>,
+    /// For those whose clients are to notice nothing.
+    _edge: Option<OwnEdge>,
 }
 
 /// Does something with a lane for each of these, and checks their histories. The control server runs as before afterwards,
@@ -151,16 +155,22 @@ pub(super) async fn on_lanes<'f>(
     on_lanes_told(fleet, held, |_| kills, body).await
 }
 
-/// The same where it depends on the lane whether its clients may be told of an outage.
+/// The same where it depends on the lane whether its clients may be told of an outage. Those who may not trade through an
+/// edge that parks their requests for as long as the lanes are held.
 pub(super) async fn on_lanes_told<'f>(
     fleet: &'f Fleet,
     held: &[Held],
     told: impl Fn(Held) -> bool,
     body: impl AsyncFnOnce(&mut Lanes<'f>) -> Result<()>,
 ) -> Result<()> {
-    let mut lanes = Lanes::start(fleet, held).await?;
+    let mut lanes = Lanes::start(fleet, held, &told).await?;
     let ended = body(&mut lanes).await;
-    let Lanes { points, lanes, .. } = lanes;
+    let Lanes {
+        points,
+        lanes,
+        _edge,
+        ..
+    } = lanes;
     let ended = match ended {
         Ok(()) => close(lanes, told).await,
         Err(error) => Err(error),
@@ -184,11 +194,19 @@ async fn close(lanes: Vec<Lane>, told: impl Fn(Held) -> bool) -> Result<()> {
 
 impl<'f> Lanes<'f> {
     /// Makes the shops at pod 1; they trade from now on.
-    async fn start(fleet: &'f Fleet, held: &[Held]) -> Result<Self> {
+    async fn start(fleet: &'f Fleet, held: &[Held], told: &impl Fn(Held) -> bool) -> Result<Self> {
         let points = fleet.with_own_failpoints_and_moves(&moves()).await?;
+        let edge = if held.iter().all(|held| told(*held)) {
+            None
+        } else {
+            Some(OwnEdge::start_patient(fleet).await?)
+        };
         let mut lanes = Vec::new();
         for held in held {
-            let shop = fleet.shop(1).await?;
+            let mut shop = fleet.shop(1).await?;
+            if let Some(edge) = edge.as_ref().filter(|_| !told(*held)) {
+                shop = edge.shows(&shop).await?;
+            }
             lanes.push(Lane {
                 held: *held,
                 // Nothing is broken yet: its first writes succeed at the first try.
@@ -202,6 +220,7 @@ impl<'f> Lanes<'f> {
             control: ControlDoor::of(fleet).await?,
             points,
             lanes,
+            _edge: edge,
         })
     }
 
@@ -210,6 +229,9 @@ impl<'f> Lanes<'f> {
         for lane in &mut self.lanes {
             if let Some(place) = lane.first() {
                 self.points.set(lane.shop.id, place, "stop")?;
+            }
+            if lane.held.inside() {
+                self.points.have_patience(lane.shop.id)?;
             }
             let observe_ms = if lane.held == Held::Retiring {
                 0
@@ -231,10 +253,6 @@ impl<'f> Lanes<'f> {
         }
         self.are_there(|held| !held.inside()).await?;
         self.go_inside().await?;
-        // A slow machine may bring the first ones to the bound of their pause before the last one is inside.
-        if self.are_there(Held::inside).await.is_err() {
-            self.go_inside_again().await?;
-        }
         self.are_there(Held::inside).await
     }
 
@@ -258,25 +276,11 @@ impl<'f> Lanes<'f> {
             let place = lane.held.place().context("a place")?;
             self.points.set(lane.shop.id, place, "stop")?;
             self.points.go_on(lane.shop.id, DOOR);
-            self.points.happens(lane.shop.id, place, ARRIVES_MAX).await
-        }))
-        .await
-        .map(drop)
-    }
-
-    /// For those whose fence was lifted: it closes again by itself.
-    async fn go_inside_again(&self) -> Result<()> {
-        let inside = self.lanes.iter().filter(|lane| lane.held.inside());
-        try_join_all(inside.map(|lane| async {
-            let moving = self.control.show(lane.id()?).await?;
-            if moving.state == lane.held.state() {
-                return Ok(());
-            }
-            let place = lane.held.place().context("a place")?;
-            // That it has happened before is forgotten first.
-            self.points.go_on(lane.shop.id, place);
-            self.points.set(lane.shop.id, place, "stop")?;
-            self.points.happens(lane.shop.id, place, ARRIVES_MAX).await
+            self.points
+                .happens(lane.shop.id, place, ARRIVES_MAX)
+                .await?;
+            // The run that stands there has it; those after the fault have their bounds.
+            self.points.lose_patience(lane.shop.id)
         }))
         .await
         .map(drop)
@@ -327,11 +331,7 @@ impl<'f> Lanes<'f> {
         ensure!(home == ("serving".to_owned(), done.epoch.get()), "{home:?}");
         let (mark, _) = source.home(lane.shop.id).await?;
         ensure!(mark == "moved", "the source's home is {mark}");
-        let left: usize = rows_of(source, lane.shop.id)
-            .await?
-            .values()
-            .map(Vec::len)
-            .sum();
+        let left = rows_left(source, lane.shop.id).await?;
         ensure!(left == 0, "{left} rows are left at the source");
         lane.trade.goes_on(4, ARRIVES_MAX).await
     }
@@ -353,6 +353,15 @@ impl<'f> Lanes<'f> {
         Ok(events
             .map(|it| format!("{}: {}", it.state, it.note.unwrap_or_default()))
             .collect())
+    }
+
+    /// How often a mover took the move up. (The same one again in the same state is no event.)
+    pub(super) async fn takeovers(&self, lane: &Lane) -> Result<u64> {
+        let id = lane.id()?;
+        let call = Call::get(format!("/v1/moves/{id}/events?wait_ms=0"));
+        let told: serde_json::Value = self.control.send(call).await?.wants(200)?.json()?;
+        let begun = told["events"][0]["owner"].as_u64();
+        Ok(self.control.show(id).await?.owner - begun.context("the first event's owner")?)
     }
 }
 

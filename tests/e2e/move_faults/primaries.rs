@@ -112,8 +112,7 @@ pub(super) async fn begun_again(lanes: &Lanes<'_>, told_first: bool) -> Result<(
                 |note: &str| note.contains("primary changed") || note.contains("primary of pod");
             notes.any(|note| note.starts_with(&begins) && says(note))
         };
-        let taken_up = |note: &&String| note.contains("taken up by");
-        let again = !told_first && notes.iter().filter(taken_up).count() > 1;
+        let again = !told_first && lanes.takeovers(lane).await? > 1;
         let began = match lane.held {
             // It begins with whatever primary there is.
             Held::Preparing => true,

@@ -1,5 +1,7 @@
 //! What moves leave to others: rests beside shops that sell, and a pod's connections.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use shared::moves::MoveState;
 use tests::Fleet;
@@ -9,10 +11,16 @@ use toml::Value;
 
 use super::{COPIED_MAX, says, shop_with_rows, small_chunks, tidy_up};
 
-/// A neighbour at the target sells: the copy rests after each piece and says so. The neighbour notices nothing, and the copy
-/// comes to its end all the same.
+/// A mover takes a pod for one that sells until it has seen some seconds of it.
+const SEEN_AFTER: Duration = Duration::from_secs(5);
+
+/// A neighbour at the target sells: the copy rests after each piece and says so, for as long as that lasts. The neighbour
+/// notices nothing; when it sells no more the copy comes to its end.
 pub(super) async fn a_copy_rests_beside_shops_that_sell(fleet: &Fleet) -> Result<()> {
-    let points = fleet.with_own_failpoints_and_moves(&small_chunks()).await?;
+    let mut moves = small_chunks().to_vec();
+    // Hundreds of rests that together are longer than the test: it ends since they end.
+    moves.push(("nice_ratio", Value::from(100)));
+    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
     let done = beside_a_neighbour(fleet).await;
     tidy_up(fleet, points).await?;
     done
@@ -26,6 +34,8 @@ async fn beside_a_neighbour(fleet: &Fleet) -> Result<()> {
     trade.goes_on(20, MOVED_MAX).await?;
     let id = fleet.order_move(&shop, 2).await?;
     let words = ["copying", "held back: shops sell", "nice_ratio"];
+    says(fleet, id, &words).await?;
+    tokio::time::sleep(SEEN_AFTER).await;
     says(fleet, id, &words).await?;
     trade.stop().await?.must_be_sound(false)?;
     control

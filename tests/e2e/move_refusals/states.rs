@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use shared::moves::{MoveState, Order, ResumePoint};
+use shared::moves::{MoveId, MoveState, Order, ResumePoint};
+use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX, Moving};
 use tests::{Fleet, Shop};
 
@@ -32,30 +33,61 @@ fn leading_on(state: MoveState) -> Vec<(&'static str, MoveState)> {
         .collect()
 }
 
+/// Where a move has not begun.
+const BEGINNING: &str = "take-over-source.before";
+
+/// Where a move waits for what brings it into a state: an order, which finds it in `preparing`, or a fault.
+const fn begins_at(state: MoveState) -> Option<&'static str> {
+    match state {
+        MoveState::Paused | MoveState::Aborting | MoveState::Aborted | MoveState::Failed => {
+            Some(BEGINNING)
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Observing
+        | MoveState::Retiring
+        | MoveState::Done => None,
+    }
+}
+
 /// The fail point at which a move stands in a state; states that last need none.
 const fn held_at(state: MoveState) -> Option<&'static str> {
     match state {
-        MoveState::Preparing => Some("take-over-source:before:stop"),
-        MoveState::Copying => Some("copied:before:stop"),
-        MoveState::CatchingUp => Some("caught-up:before:stop"),
-        MoveState::Verifying => Some("verified:before:stop"),
-        MoveState::Fenced => Some("followed:before:stop"),
-        MoveState::Cutover => Some("switch:before:stop"),
-        MoveState::Retiring => Some("dump:before:stop"),
-        MoveState::Aborting => Some("undone:before:stop"),
-        MoveState::Failed => Some("take-over-source:before:stop"),
-        MoveState::Observing | MoveState::Done | MoveState::Paused | MoveState::Aborted => None,
+        MoveState::Preparing => Some(BEGINNING),
+        MoveState::Copying => Some("copied.before"),
+        MoveState::CatchingUp => Some("caught-up.before"),
+        MoveState::Verifying => Some("verified.before"),
+        MoveState::Fenced => Some("followed.before"),
+        MoveState::Cutover => Some("switch.before"),
+        MoveState::Retiring => Some("dump.before"),
+        MoveState::Aborting => Some("undone.before"),
+        MoveState::Observing
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborted
+        | MoveState::Failed => None,
     }
 }
 
 /// Every command in every state: refused with the move, its state and a way out, or done. Whatever was done, in the end the
 /// shop sells where the catalog says. A state that has several ways on is reached for each of them.
 pub(super) async fn every_command_in_every_state_has_its_answer(fleet: &Fleet) -> Result<()> {
+    let points = fleet.with_own_failpoints().await?;
+    let answered = in_every_state(fleet, &points).await;
+    fleet.without_own_failpoints(points).await?;
+    answered
+}
+
+async fn in_every_state(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
     for state in MoveState::ALL {
         let ways: Vec<Option<_>> = leading_on(state).into_iter().map(Some).collect();
         let ways = if ways.is_empty() { vec![None] } else { ways };
         for way in ways {
-            in_one_state(fleet, state, way)
+            in_one_state(fleet, points, state, way)
                 .await
                 .with_context(|| format!("in {state}, then {way:?}"))?;
         }
@@ -66,38 +98,44 @@ pub(super) async fn every_command_in_every_state_has_its_answer(fleet: &Fleet) -
 /// The command that is given last, and the state that it leads to.
 type Way = Option<(&'static str, MoveState)>;
 
-async fn in_one_state(fleet: &Fleet, state: MoveState, way: Way) -> Result<()> {
+async fn in_one_state(
+    fleet: &Fleet,
+    points: &OwnFailPoints,
+    state: MoveState,
+    way: Way,
+) -> Result<()> {
     let shop = fleet.shop(1).await?;
-    let Some(name) = held_at(state) else {
-        let moving = lasting(fleet, &shop, state).await?;
-        commands(fleet, &shop, &moving, way).await?;
-        return at_rest(fleet, &shop).await;
-    };
-    let point = fleet.with_failpoint(name).await?;
-    let tried = held(fleet, &shop, (state, way), &point).await;
-    fleet.without_failpoint(point).await?;
-    tried?;
+    for place in [begins_at(state), held_at(state)].into_iter().flatten() {
+        points.set(shop.id, place, "stop")?;
+    }
+    // Inside of a fence it stands for as long as ten commands take.
+    points.have_patience(shop.id)?;
+    let moving = brought_to(fleet, points, &shop, state).await?;
+    ensure!(moving.state == state, "{}", moving.words());
+    commands(fleet, &shop, &moving, way).await?;
+    if let Some(place) = held_at(state) {
+        points.go_on(shop.id, place);
+    }
     at_rest(fleet, &shop).await
 }
 
-/// A move held by a fail point.
-async fn held(
+/// A move in that state, held there unless the state lasts.
+async fn brought_to(
     fleet: &Fleet,
+    points: &OwnFailPoints,
     shop: &Shop,
-    (state, way): (MoveState, Way),
-    point: &tests::failpoint::FailPoint,
-) -> Result<()> {
+    state: MoveState,
+) -> Result<Moving> {
     let control = ControlDoor::of(fleet).await?;
     let id = fleet.order_move(shop, 2).await?;
-    match state {
-        MoveState::Retiring => {
+    let ordered = match state {
+        MoveState::Paused => Some("pause"),
+        MoveState::Aborting | MoveState::Aborted => Some("abort"),
+        MoveState::Retiring | MoveState::Done => {
             control
                 .reaches(id, &[MoveState::Observing], MOVED_MAX)
                 .await?;
-            fleet.podctl.ok(&["move", "finish", &shop.handle]).await?;
-        }
-        MoveState::Aborting => {
-            fleet.podctl.ok(&["move", "abort", &shop.handle]).await?;
+            Some("finish")
         }
         MoveState::Preparing
         | MoveState::Copying
@@ -106,75 +144,43 @@ async fn held(
         | MoveState::Fenced
         | MoveState::Cutover
         | MoveState::Observing
-        | MoveState::Done
-        | MoveState::Paused
-        | MoveState::Aborted
-        | MoveState::Failed => {}
+        | MoveState::Failed => None,
+    };
+    if let Some(place) = begins_at(state) {
+        points.happens(shop.id, place, MOVED_MAX).await?;
     }
-    point.happens(MOVED_MAX).await?;
-    if state != MoveState::Failed {
-        let moving = control.show(id).await?;
-        ensure!(moving.state == state, "{}", moving.words());
-        return commands(fleet, shop, &moving, way).await;
+    if let Some(word) = ordered {
+        fleet.podctl.ok(&["move", word, &shop.handle]).await?;
     }
-    // What was right when the move was ordered is wrong when it is prepared.
+    if state == MoveState::Failed {
+        return failed(fleet, points, shop, id).await;
+    }
+    if let Some(place) = begins_at(state) {
+        points.go_on(shop.id, place);
+    }
+    match held_at(state) {
+        Some(place) => {
+            points.happens(shop.id, place, MOVED_MAX).await?;
+            control.show(id).await
+        }
+        None => control.reaches(id, &[state], MOVED_MAX).await,
+    }
+}
+
+/// What was right when the move was ordered is wrong when it is prepared.
+async fn failed(fleet: &Fleet, points: &OwnFailPoints, shop: &Shop, id: MoveId) -> Result<Moving> {
+    let control = ControlDoor::of(fleet).await?;
     let target = fleet.primary(2).await?;
     target
         .run("alter table product add column colour varchar(9) null")
         .await?;
-    let failed = async {
-        point.go_on()?;
-        control.reaches(id, &[MoveState::Failed], MOVED_MAX).await
-    };
-    let failed = failed.await;
+    points.go_on(shop.id, BEGINNING);
+    let failed = control.reaches(id, &[MoveState::Failed], MOVED_MAX).await;
     target.run("alter table product drop column colour").await?;
     let moving = failed?;
-    ensure!(
-        moving
-            .error
-            .as_deref()
-            .is_some_and(|e| e.contains("colour")),
-        "{}",
-        moving.words()
-    );
-    commands(fleet, shop, &moving, way).await
-}
-
-/// A move in a state that lasts.
-async fn lasting(fleet: &Fleet, shop: &Shop, state: MoveState) -> Result<Moving> {
-    let control = ControlDoor::of(fleet).await?;
-    let id = fleet.order_move(shop, 2).await?;
-    match state {
-        MoveState::Paused => {
-            // A move of an empty shop is quick; one that has not begun yet can be paused.
-            let paused = fleet.podctl.run(&["move", "pause", &shop.handle]).await?;
-            ensure!(
-                paused.code == Some(0),
-                "too late to pause: {}",
-                paused.text()
-            );
-        }
-        MoveState::Aborted => {
-            fleet.podctl.ok(&["move", "abort", &shop.handle]).await?;
-        }
-        MoveState::Done => {
-            control
-                .reaches(id, &[MoveState::Observing], MOVED_MAX)
-                .await?;
-            fleet.podctl.ok(&["move", "finish", &shop.handle]).await?;
-        }
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::CatchingUp
-        | MoveState::Verifying
-        | MoveState::Fenced
-        | MoveState::Cutover
-        | MoveState::Observing
-        | MoveState::Retiring
-        | MoveState::Aborting
-        | MoveState::Failed => {}
-    }
-    control.reaches(id, &[state], MOVED_MAX).await
+    let error = moving.error.as_deref().unwrap_or_default();
+    ensure!(error.contains("colour"), "{}", moving.words());
+    Ok(moving)
 }
 
 /// Refused commands first, then those that change nothing, then the one that leads on.

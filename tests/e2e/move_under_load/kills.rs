@@ -9,6 +9,7 @@ use shared::moves::{MoveId, MoveState};
 use tests::fleet::{RECOVER_MAX, say};
 use tests::killer::{self, Killer, SEED};
 use tests::moves::{ControlDoor, MOVED_MAX, Moving};
+use tests::own_edge::OwnEdge;
 use tests::trade::{CREW, Crew, Trade};
 use tests::{Fleet, Shop, wait_until};
 
@@ -45,13 +46,16 @@ const KILLED_IN: [(MoveState, &str); 7] = [
 const AWAY: Duration = Duration::from_millis(1_500);
 
 /// The control server, which is the mover and the catalog, is killed while a move is in each state, and stays away for some
-/// time: shops sell meanwhile, and the one that takes up the move brings it to its end. No client notices.
+/// time: shops sell meanwhile, and the one that takes up the move brings it to its end. No client notices. (The shop's edge
+/// waits for as long as this machine needs to kill and to start; the window of others is not what is tested.)
 pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_noticed(
     fleet: &Fleet,
 ) -> Result<()> {
-    let shop = fleet.shop(1).await?;
+    let own = OwnEdge::start_patient(fleet).await?;
+    let shop = own.shows(&fleet.shop(1).await?).await?;
     let near = fleet.shop(2).await?;
     let points = fleet.with_own_failpoints().await?;
+    points.have_patience(shop.id)?;
     let control = ControlDoor::of(fleet).await?;
     let trades = [
         Trade::start(&shop, CREW).await?,
@@ -67,8 +71,7 @@ pub(super) async fn inv3_a_control_server_killed_in_each_state_of_a_move_is_not_
         let held = control.show(id).await?;
         ensure!(held.state == state, "held at {place}: {}", held.words());
         fleet.kill_and_hold_down("control").await?;
-        // A shop that was caught inside of its fence waits at the edge until somebody takes up its move; the window for which
-        // it does is not spent here.
+        // A shop that was caught inside of its fence waits at the edge until somebody takes up its move.
         let waits = matches!(state, MoveState::Fenced | MoveState::Cutover);
         if !waits {
             for trade in &trades {

@@ -1,12 +1,14 @@
 //! Moves through an edge that does not hear of them.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use tests::chaos::{Chaos, Silence, Wire};
 use tests::fleet::RECOVER_MAX;
+use tests::history::{Again, Told};
 use tests::moves::{ControlDoor, MOVED_MAX};
 use tests::own_edge::OwnEdge;
 use tests::trade::{CREW, Trade};
-use tests::{Call, Fleet, Shop, status, wait_until};
+use tests::{Fleet, Shop, status, wait_until};
 
 use super::{SOME, close, settled};
 
@@ -27,15 +29,7 @@ pub(super) async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody
         tests::own_edge::set(config, "control", "urls", urls);
     })
     .await?;
-    let by_old_edge = Shop {
-        edge: own.edge.clone(),
-        ..shop.clone()
-    };
-    let list = Call::get("/api/v1/products");
-    wait_until("the own edge knows the shop", RECOVER_MAX, async || {
-        by_old_edge.send(list.clone()).await?.wants(200)
-    })
-    .await?;
+    let by_old_edge = own.shows(&shop).await?;
     wire.set(Wire::Silent(Silence::Both));
     let by_mark = Trade::start(&by_old_edge, CREW).await?;
     let there = fleet.move_shop(&shop, 2).await?;
@@ -49,6 +43,13 @@ pub(super) async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody
     let well = Trade::start(&shop, CREW).await?;
     fleet.move_shop(&shop, 1).await?;
     well.goes_on(SOME, MOVED_MAX).await?;
+    is_told_to_come_back(&by_old_edge).await?;
+    wait_until("its buyers are told so", RECOVER_MAX, async || {
+        let told = astray.told(Told::Status(503, Again::Later));
+        ensure!(told > 0, "none is");
+        Ok(())
+    })
+    .await?;
     wire.set(Wire::Open);
     astray
         .goes_on(SOME, MOVED_MAX)
@@ -67,4 +68,20 @@ pub(super) async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody
     })
     .await?;
     settled(&control, &shop).await
+}
+
+/// No write is done, however often it is sent.
+async fn is_told_to_come_back(shop: &Shop) -> Result<()> {
+    let body = json!({"title": "New", "price": "1.00", "currency": "USD", "available": 1});
+    for _ in 0..3 {
+        let answer = shop.merchant_post("/api/v1/products", &body).await?;
+        let later = answer.header("retry-after").is_some();
+        ensure!(
+            answer.status == 503 && later,
+            "with a table from before two moves: {} {}",
+            answer.status,
+            answer.text()
+        );
+    }
+    Ok(())
 }

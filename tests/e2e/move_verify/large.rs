@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use shared::ShopId;
 use shared::moves::MoveState;
-use tests::moves::{ControlDoor, write_until_fenced};
+use tests::failpoint::OwnFailPoints;
+use tests::moves::{ControlDoor, Written, write_until_fenced};
 use tests::{Fleet, Server, Shop};
 
 /// Rows of one statement: more would be a transaction of a gigabyte.
@@ -43,61 +44,55 @@ const CHANGES: [&str; 7] = [
     "update product set title = uuid() where shop_id = {shop}",
 ];
 
+/// Three writers with seven changes each.
+const CHANGED_MIN: u64 = 3 * 7;
+
 /// Fills the table, moves the shop while three writers are at it, and compares both sides.
-pub(super) async fn run(fleet: &Fleet, rows: u32, moved_max: Duration) -> Result<()> {
-    let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
-    for server in [&source, &target] {
-        server.run(TABLE).await?;
-    }
+pub(super) async fn run(
+    fleet: &Fleet,
+    points: &OwnFailPoints,
+    rows: u32,
+    moved_max: Duration,
+) -> Result<()> {
+    fleet.on_both(TABLE).await?;
     let shop = fleet.shop(1).await?;
     shop.product("Beside it", "1.00", 1).await?;
-    let moved = moved(fleet, &shop, (&source, &target), rows, moved_max).await;
-    for server in [&source, &target] {
-        server.run("drop table x_large").await?;
-    }
+    let moved = moved(fleet, points, &shop, rows, moved_max).await;
+    fleet.on_both("drop table x_large").await?;
     moved
 }
 
 async fn moved(
     fleet: &Fleet,
+    points: &OwnFailPoints,
     shop: &Shop,
-    (source, target): (&Server, &Server),
     rows: u32,
     moved_max: Duration,
 ) -> Result<()> {
-    let mut from = 0;
-    while from < rows {
-        let to = (from + PART).min(rows);
-        let fill = ROWS
-            .replace("{shop}", &shop.id.to_string())
-            .replace("{from}", &from.to_string())
-            .replace("{to}", &(to - 1).to_string());
-        source
-            .run(&format!(
-                "set cte_max_recursion_depth = {PART}, sql_mode = 'ALLOW_INVALID_DATES'; {fill}"
-            ))
-            .await?;
-        from = to;
-    }
+    let (source, target) = &(fleet.primary(1).await?, fleet.primary(2).await?);
+    fill(source, shop, rows).await?;
     // What filled the table is not to be read again, and takes as much of the disks as the table.
-    let replicas = fleet.replicas(1).await?;
-    for server in replicas.iter().chain([source]) {
+    for server in fleet.replicas(1).await?.iter().chain([source]) {
         server.purge_binlogs().await?;
     }
     let changes = CHANGES.map(|change| change.replace("{rows}", &rows.to_string()));
     let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+    // Held before the comparison until each change was made by each writer.
+    let (place, written) = ("compare.before", Written::default());
+    points.set(shop.id, place, "stop")?;
     let moving = async {
         let control = ControlDoor::of(fleet).await?;
         let id = fleet.order_move(shop, 2).await?;
+        points.happens(shop.id, place, moved_max).await?;
+        written.reaches(CHANGED_MIN, moved_max).await?;
+        points.go_on(shop.id, place);
         control
             .reaches(id, &[MoveState::Observing], moved_max)
             .await
     };
-    let write = || write_until_fenced(source, shop.id, &changes, super::PAUSE);
+    let write = || write_until_fenced(source, shop.id, &changes, super::PAUSE, &written);
     // A move that is not even begun ends the writers too: they wait for its fence.
-    let (a, b, c, moving) = tokio::try_join!(write(), write(), write(), moving)?;
-    let written = a + b + c;
-    ensure!(written > 20, "only {written} changes were made");
+    let ((), (), (), moving) = tokio::try_join!(write(), write(), write(), moving)?;
     ensure!(moving.took("repaired_rows") == Some(0), "{}", moving.record);
     for table in ["x_large", "product", "outbox"] {
         let (a, b) = tokio::try_join!(
@@ -118,6 +113,25 @@ async fn moved(
         source.rows("x_large", shop.id).await? == 0,
         "rows are left at the source"
     );
+    Ok(())
+}
+
+/// Makes the shop's rows.
+async fn fill(source: &Server, shop: &Shop, rows: u32) -> Result<()> {
+    let mut from = 0;
+    while from < rows {
+        let to = (from + PART).min(rows);
+        let fill = ROWS
+            .replace("{shop}", &shop.id.to_string())
+            .replace("{from}", &from.to_string())
+            .replace("{to}", &(to - 1).to_string());
+        source
+            .run(&format!(
+                "set cte_max_recursion_depth = {PART}, sql_mode = 'ALLOW_INVALID_DATES'; {fill}"
+            ))
+            .await?;
+        from = to;
+    }
     Ok(())
 }
 

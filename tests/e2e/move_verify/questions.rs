@@ -10,34 +10,23 @@ const PRODUCTS: usize = 300;
 
 /// Registers a question at both pods.
 async fn ask(fleet: &Fleet, question: &str) -> Result<()> {
-    for pod in [1, 2] {
-        let sql = format!(
-            "insert into move_check (name, question) values ('x', '{}')",
-            question.replace('\'', "''")
-        );
-        fleet.primary(pod).await?.run(&sql).await?;
-    }
-    Ok(())
+    let question = question.replace('\'', "''");
+    let sql = format!("insert into move_check (name, question) values ('x', '{question}')");
+    fleet.on_both(&sql).await
 }
 
 async fn forget(fleet: &Fleet) -> Result<()> {
-    for pod in [1, 2] {
-        let sql = "delete from move_check where name = 'x'";
-        fleet.primary(pod).await?.run(sql).await?;
-    }
-    Ok(())
+    let sql = "delete from move_check where name = 'x'";
+    fleet.on_both(sql).await
 }
 
 async fn shop_with_products(fleet: &Fleet) -> Result<Shop> {
-    let shop = fleet.shop(1).await?;
     let sql = format!(
         "insert into product (shop_id, product_id, title, price, currency) \
          with recursive n as (select 1 n union all select n + 1 from n where n < {PRODUCTS}) \
-         select {}, unhex(lpad(hex(n), 32, '0')), 'One of many', 1, 'EUR' from n",
-        shop.id
+         select {{shop}}, unhex(lpad(hex(n), 32, '0')), 'One of many', 1, 'EUR' from n"
     );
-    fleet.primary(1).await?.run(&sql).await?;
-    Ok(shop)
+    fleet.shop_with_rows(&sql).await
 }
 
 /// Each server tells the rows in an order of its own. A row that the target alone shows ends the move all the same, and is

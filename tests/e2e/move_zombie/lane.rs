@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use shared::moves::{MoveId, MoveState};
-use tests::moves::{ControlDoor, Copies, Moving, differences, rows_of};
+use tests::moves::{ControlDoor, Copies, Moving, differences, rows_left, rows_of, rows_rest};
 use tests::own_control::OwnControl;
 use tests::{Call, Fleet, Product, Server, Shop, wait_until};
 
@@ -241,16 +241,7 @@ impl<'f> Lane<'f> {
         })
         .await?;
         let at = self.at(&self.control).await?;
-        let waiting = format!(
-            "select count(*) from outbox where shop_id = {} and waiting is not null",
-            self.shop.id
-        );
-        wait_until("every event is relayed", ENDS_MAX, async || {
-            let left = self.server(at).number(&waiting).await?;
-            ensure!(left == 0, "{left} events wait");
-            Ok(())
-        })
-        .await
+        rows_rest(self.server(at), self.shop.id, ENDS_MAX).await
     }
 
     fn server(&self, pod: u32) -> &Server {
@@ -329,8 +320,7 @@ impl<'f> Lane<'f> {
             }
         }
         let at = self.at(&self.control).await?;
-        let left = rows_of(self.server(3 - at), self.shop.id).await?;
-        let left: usize = left.values().map(Vec::len).sum();
+        let left = rows_left(self.server(3 - at), self.shop.id).await?;
         ensure!(left == 0, "{left} rows are left at pod {}", 3 - at);
         let orders = self.server(at).rows(ORDERS, self.shop.id).await?;
         let sold = self.sold.load(Ordering::Relaxed);

@@ -1,11 +1,12 @@
 //! Whether the rows that a move left at its source are those it brought to its target.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use shared::ShopId;
 
-use crate::Server;
+use crate::{Server, wait_until};
 
 /// Rows of a shop, a text each, by table.
 pub type Copies = BTreeMap<String, Vec<String>>;
@@ -41,6 +42,26 @@ pub async fn rows_of(server: &Server, shop: ShopId) -> Result<Copies> {
         copies.insert(table, rows);
     }
     Ok(copies)
+}
+
+/// How many rows of a shop a server has, of all tables.
+pub async fn rows_left(server: &Server, shop: ShopId) -> Result<usize> {
+    let rows = rows_of(server, shop).await?;
+    Ok(rows.values().map(Vec::len).sum())
+}
+
+/// Waits until no row of a shop changes by itself any more: each event is relayed, and each payment settled.
+pub async fn rows_rest(primary: &Server, shop: ShopId, deadline: Duration) -> Result<()> {
+    let due = format!(
+        "select (select count(*) from outbox where shop_id = {shop} and waiting is not null) \
+              + (select count(*) from payment where shop_id = {shop} and due_at is not null)"
+    );
+    wait_until("every job is done", deadline, async || {
+        let left = primary.number(&due).await?;
+        ensure!(left == 0, "{left} jobs are due");
+        Ok(())
+    })
+    .await
 }
 
 /// What one side has and the other has not, in words; empty where they are the same.

@@ -1,13 +1,14 @@
 //! A writer at a pod's primary who goes by the shop's home, as a pod does.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use shared::ShopId;
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
-use crate::Server;
+use crate::{Server, wait_until};
 
 /// Another writer's rows in another order, and a lock that was not given in time.
 const LOCKED: [u16; 2] = [1_213, 1_205];
@@ -18,24 +19,45 @@ const TRIES_MAX: u32 = 50;
 /// How its session must be to write whatever a table can hold.
 const SESSION: &str = "set sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'";
 
+/// How many changes writers have made by now.
+#[derive(Debug, Default)]
+pub struct Written(AtomicU64);
+
+impl Written {
+    /// So many, and not fewer at the end.
+    pub fn so_far(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits for so many: a move that is held meanwhile is not over before.
+    pub async fn reaches(&self, least: u64, deadline: Duration) -> Result<()> {
+        wait_until("enough is written", deadline, async || {
+            let so_far = self.so_far();
+            ensure!(so_far >= least, "{so_far} changes of {least}");
+            Ok(())
+        })
+        .await
+    }
+}
+
 /// Makes changes one after the other, `{shop}` in them being the shop, each in a transaction by the home's leave, until that
-/// is taken away; says how many.
+/// is taken away; counts them.
 pub async fn write_until_fenced(
     server: &Server,
     shop: ShopId,
     changes: &[&str],
     pause: Duration,
-) -> Result<u64> {
+    written: &Written,
+) -> Result<()> {
     let mut session = server.connect().await?;
     session.execute(SESSION).await?;
-    let mut written = 0;
     loop {
         for change in changes {
             let change = change.replace("{shop}", &shop.to_string());
             if !write(&mut session, shop, &change).await? {
-                return Ok(written);
+                return Ok(());
             }
-            written += 1;
+            written.0.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
         }
     }
