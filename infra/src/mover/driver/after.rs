@@ -43,14 +43,16 @@ impl Driver {
             let since = detail.observing_since_ms.unwrap_or(self.row.changed_ms);
             let over = u64::try_from(now_ms() - since).is_ok_and(|ms| ms >= detail.observe_ms);
             let strays = !detail.strays.is_empty() && !detail.despite_strays;
-            if over && strays {
-                let text = format!(
+            let id = self.row.id;
+            let waits = (over && strays).then(|| {
+                format!(
                     "the source's copy was changed after the fence; look at the strays, then move the shop back, \
-                     or `podctl move finish {} --despite-strays`",
-                    self.row.id
-                );
-                self.waits(Some(text)).await?;
-            } else if over && self.read_to_the_end(&tail).await? {
+                     or `podctl move finish {id} --despite-strays`"
+                )
+            });
+            // What ended the run before has passed: it would be told for days.
+            self.waits(waits).await?;
+            if over && !strays && self.read_to_the_end(&tail).await? {
                 let detail = self.row.detail.clone();
                 return self.step(MoveEvent::Finish, &detail, None).await;
             }
@@ -208,11 +210,7 @@ impl Driver {
     async fn note_unseen(&mut self, text: String, executed: &GtidSet) -> Result<(), MoveError> {
         let mut detail = self.row.detail.clone();
         detail.watched = Some(executed.to_string());
-        detail.strays.push(Stray {
-            table: text,
-            gtid: String::new(),
-            at_ms: u64::try_from(now_ms()).unwrap_or_default(),
-        });
+        unseen(&mut detail.strays, text, now_ms());
         self.note(Step::NoteStrays, &detail).await
     }
 
@@ -259,5 +257,37 @@ impl Driver {
             .note_watched(&self.row, &watched.to_string())
             .await?;
         Ok(())
+    }
+}
+
+/// Adds what nobody will know to the strays: once, however often it is met, and no more than are kept.
+fn unseen(strays: &mut Vec<Stray>, text: String, at_ms: i64) {
+    let known = strays
+        .iter()
+        .any(|it| it.gtid.is_empty() && it.table == text);
+    if !known && strays.len() < STRAYS_KEPT {
+        strays.push(Stray {
+            table: text,
+            gtid: String::new(),
+            at_ms: u64::try_from(at_ms).unwrap_or_default(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_seen_counts_once_and_within_the_bound() {
+        let mut strays = Vec::new();
+        for at_ms in [7, 8] {
+            unseen(&mut strays, "purged".to_owned(), at_ms);
+        }
+        assert_eq!((strays.len(), strays[0].at_ms), (1, 7));
+        for number in 0..2 * STRAYS_KEPT {
+            unseen(&mut strays, number.to_string(), 9);
+        }
+        assert_eq!(strays.len(), STRAYS_KEPT);
     }
 }
