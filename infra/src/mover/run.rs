@@ -140,6 +140,8 @@ const fn may_be_fenced(state: MoveState) -> bool {
 enum Work {
     Move(MoveId),
     Leftover(MoveId),
+    /// Dumps that are older than they are kept.
+    Dumps,
 }
 
 /// Drives moves until the server stops. A fence that stands then is ended in order, within the pause's bound.
@@ -171,7 +173,12 @@ pub(crate) async fn run(mover: Arc<Mover>, mut stopping: watch::Receiver<bool>) 
             _ = changes.changed() => {}
             Some(_) = tasks.join_next() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
-            _ = dumps.tick() => prune(&mover).await,
+            // Gigabytes of them may take long; one task does it at a time.
+            _ = dumps.tick() => {
+                running.entry(Work::Dumps).or_insert_with(|| {
+                    tasks.spawn(work_on(Arc::clone(&mover), Work::Dumps))
+                });
+            }
             () = &mut stop => break,
         }
     }
@@ -183,6 +190,7 @@ async fn work_on(mover: Arc<Mover>, work: Work) {
     match work {
         Work::Move(id) => task::drive(&mover, id).await,
         Work::Leftover(id) => leftover::drive(&mover, id).await,
+        Work::Dumps => prune(&mover).await,
     }
     // What another control server holds is looked at again at this pace.
     tokio::time::sleep(AGAIN_AFTER).await;
@@ -236,7 +244,9 @@ async fn due(mover: &Mover) -> Result<Vec<(Work, ShopId)>, CatalogError> {
 async fn prune(mover: &Mover) {
     let kept = mover.limits.dumps_kept;
     let Ok(dir) = mover.dumps() else { return };
-    let pruned = tokio::task::spawn_blocking(move || retire::prune_dumps(&dir, kept)).await;
+    let stop = mover.stop.clone();
+    let pruning = move || retire::prune_dumps(&dir, kept, || stop.is_cancelled());
+    let pruned = tokio::task::spawn_blocking(pruning).await;
     match pruned {
         Ok(Ok(0)) => {}
         Ok(Ok(count)) => tracing::info!(count, "old dumps deleted"),

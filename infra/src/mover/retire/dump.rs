@@ -130,10 +130,18 @@ pub(crate) async fn dump_rows(
     Ok(whole)
 }
 
-/// Takes dumps away that are older than they are to be kept, and what a crash left of unfinished ones as old.
-pub(crate) fn prune_dumps(dir: &Path, kept: Duration) -> std::io::Result<u64> {
+/// Takes dumps away that are older than they are to be kept, and what a crash left of unfinished ones as old. Ends early
+/// where it is to stop.
+pub(crate) fn prune_dumps(
+    dir: &Path,
+    kept: Duration,
+    stop: impl Fn() -> bool,
+) -> std::io::Result<u64> {
     let mut gone = 0;
     for entry in fs::read_dir(dir)? {
+        if stop() {
+            break;
+        }
         let path = entry?.path();
         let ending = path.extension().and_then(|e| e.to_str());
         if !matches!(ending, Some("dump" | "part")) || !path.is_dir() {
@@ -358,8 +366,10 @@ mod tests {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("d.dump"), "a file").unwrap();
-        assert_eq!(prune_dumps(dir.path(), Duration::from_secs(60)).unwrap(), 0);
-        assert_eq!(prune_dumps(dir.path(), Duration::ZERO).unwrap(), 2);
+        let prune = |kept, stop| prune_dumps(dir.path(), kept, || stop).unwrap();
+        assert_eq!(prune(Duration::from_secs(60), false), 0);
+        assert_eq!(prune(Duration::ZERO, true), 0);
+        assert_eq!(prune(Duration::ZERO, false), 2);
         assert!(dir.path().join("c").is_dir() && dir.path().join("d.dump").is_file());
     }
 }
