@@ -101,11 +101,15 @@ impl Follow {
             return Ok(());
         }
         let fault = self.state.fault.lock().take();
-        Err(fault.unwrap_or_else(|| MoveError::Lost {
+        Err(fault.unwrap_or_else(|| self.ended()))
+    }
+
+    fn ended(&self) -> MoveError {
+        MoveError::Lost {
             pod: self.state.pod,
             doing: "read the binlog",
             source: Error::Driver(DriverError::ConnectionClosed),
-        }))
+        }
     }
 
     /// Waits until `done` of what has been read, or the limit is over (`false`).
@@ -123,8 +127,12 @@ impl Follow {
                 return Ok(true);
             }
             match timeout_at(until, changed.changed()).await {
-                // The task is gone: what it left is told by the next look.
-                Ok(Ok(()) | Err(_)) => {}
+                Ok(Ok(())) => {}
+                // The task is gone; one that panicked left nothing.
+                Ok(Err(_)) => {
+                    self.check()?;
+                    return Err(self.ended());
+                }
                 Err(_) => return Ok(false),
             }
         }
@@ -291,5 +299,32 @@ impl<S: Sink> Task<S> {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that panics says nothing.
+    #[tokio::test]
+    async fn who_waits_for_a_task_that_is_gone_is_told() {
+        let (tell, changed) = watch::channel(());
+        let follow = Follow {
+            state: Arc::new(State {
+                pod: PodId::new(1).unwrap(),
+                seen: Mutex::default(),
+                fault: Mutex::new(None),
+                ended: AtomicBool::new(false),
+            }),
+            changed,
+            stop: CancellationToken::new(),
+        };
+        drop(tell);
+        let limit = Duration::from_millis(50);
+        let waited = follow.wait(limit, |_| false).await;
+        assert!(matches!(waited, Err(MoveError::Lost { .. })), "{waited:?}");
+        let watched = timeout_at(Instant::now() + limit, follow.watch()).await;
+        assert!(matches!(watched, Ok(MoveError::Lost { .. })), "{watched:?}");
     }
 }
