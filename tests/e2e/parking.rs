@@ -31,16 +31,18 @@ pub(crate) fn list() -> Vec<Test> {
     [here, limits::list(), thousands::list()].concat()
 }
 
-/// A parked request is answered within the longest window that these tests set, and a margin for the machine.
-const ANSWERED_MAX: Duration = Duration::from_secs(25);
-/// An answer that nobody waits for, on a machine that is busy; the shortest wait of those that use it is ten seconds.
-const AT_ONCE: Duration = Duration::from_secs(3);
+/// How long requests are parked where a test sets nothing else: for what it does meanwhile on a machine that is busy; and how
+/// long a shop may be fenced then.
+const WINDOW: Duration = Duration::from_secs(25);
+const FENCE_MAX: &str = "40s";
+/// A parked request is answered within its window, and a margin for the machine.
+const ANSWERED_MAX: Duration = Duration::from_secs(40);
+/// An answer that nobody waits for takes less than one that is waited for.
+const AT_ONCE: Duration = Duration::from_secs(20);
+const _: () = assert!(AT_ONCE.as_millis() < WINDOW.as_millis());
 
 /// Longer than a pod's processes may find its primary one after another, as the edge has it.
 const SETTLED: Duration = Duration::from_millis(2_500);
-
-/// How long buyers are parked while a killed primary is held down and started again.
-const PRIMARY_WINDOW: Duration = Duration::from_secs(25);
 
 /// A shop of pod 1, behind an edge of the test's own.
 struct Scene {
@@ -57,19 +59,14 @@ impl Scene {
         let shop = fleet.shop(1).await?;
         let mug = shop.product("Mug", "1.00", 100_000).await?;
         let own = OwnEdge::start(fleet, |config| {
+            set(config, "park", "window", seconds(WINDOW));
+            set(config, "park", "fence_max", text(FENCE_MAX));
             for (key, value) in park {
                 set(config, "park", key, value.clone());
             }
         })
         .await?;
-        let shop = Shop {
-            edge: own.edge.clone(),
-            ..shop
-        };
-        wait_until("the own edge knows the shop", RECOVER_MAX, async || {
-            shop.get("/api/v1/products").await?.wants(200)
-        })
-        .await?;
+        let shop = own.shows(&shop).await?;
         let status = fleet.status().await?;
         let processes = &status.pod(1)?.processes;
         Ok(Self {
@@ -147,6 +144,10 @@ fn text(value: &str) -> Value {
     Value::String(value.into())
 }
 
+fn seconds(time: Duration) -> Value {
+    text(&format!("{}s", time.as_secs()))
+}
+
 /// 503 with a time to come back, and nothing of what pod and edge say to each other.
 fn told_to_come_back(answer: Answer) -> Result<()> {
     ensure!(answer.header("retry-after").is_some(), "no Retry-After");
@@ -154,12 +155,12 @@ fn told_to_come_back(answer: Answer) -> Result<()> {
     answer.wants_problem(503, "unavailable").map(drop)
 }
 
-/// A checkout and forty new products meet a fence of two seconds: all of them are made, once each; the pod was asked some
-/// twenty times; the shop was read all the while.
+/// A checkout and forty new products meet a fence of two seconds or more: all of them are made, once each; the pod was asked
+/// some ten times a second; the shop was read all the while.
 async fn a_fence_costs_a_wait_and_nothing_else(fleet: &Fleet) -> Result<()> {
     let scene = Scene::new(fleet, &[]).await?;
     scene.home(HomeState::Fenced).await?;
-    let before = scene.refusals().await?;
+    let (before, fenced) = (scene.refusals().await?, Instant::now());
     let fence = async {
         scene.until_parked(1).await?;
         let (rest, ()) = tokio::try_join!(async { anyhow::Ok(scene.adds(40).await) }, async {
@@ -178,10 +179,10 @@ async fn a_fence_costs_a_wait_and_nothing_else(fleet: &Fleet) -> Result<()> {
     for answer in rest?.into_iter().chain([first]) {
         answer?.wants(201)?;
     }
-    let asked = scene.refusals().await? - before;
+    let (asked, took) = (scene.refusals().await? - before, fenced.elapsed());
     ensure!(
-        (5.0..60.0).contains(&asked),
-        "the pod was asked {asked} times"
+        asked > 1.5 && asked < 30.0 + took.as_secs_f64() * 12.0,
+        "the pod was asked {asked} times in {took:?}"
     );
     assert_eq!(scene.primary.rows("shop_order", scene.shop.id).await?, 1);
     assert_eq!(scene.primary.rows("product", scene.shop.id).await?, 41);
@@ -205,35 +206,28 @@ async fn a_shop_that_is_handed_over_is_read_later(fleet: &Fleet) -> Result<()> {
     scene.until_parked(0).await
 }
 
-/// The slowest of some reads and writes of a shop.
-async fn slowest(shop: &Shop, mug: &Product, round: &str) -> Result<Duration> {
-    let mut slowest = Duration::ZERO;
-    for n in 0..5 {
+/// How long reads and writes of a shop take, the quickest and the slowest of some.
+async fn times(shop: &Shop, mug: &Product, round: &str) -> Result<(Duration, Duration)> {
+    let (mut quickest, mut slowest) = (Duration::MAX, Duration::ZERO);
+    for n in 0..9 {
         let begun = Instant::now();
         shop.buy(&format!("{round}-{n}"), &[(mug, 1)]).await?;
         shop.get("/api/v1/products").await?.wants(200)?;
-        slowest = slowest.max(begun.elapsed());
+        let took = begun.elapsed();
+        (quickest, slowest) = (quickest.min(took), slowest.max(took));
     }
-    Ok(slowest)
+    Ok((quickest, slowest))
 }
 
 /// A hundred parked requests of one shop, and its neighbours at the same pod and at the other sell as before, also while
 /// the hundred go on.
 async fn a_parked_shop_slows_no_other(fleet: &Fleet) -> Result<()> {
-    let park = [("window", text("25s")), ("fence_max", text("40s"))];
-    let scene = Scene::new(fleet, &park).await?;
+    let scene = Scene::new(fleet, &[]).await?;
     let mut others = Vec::new();
     for pod in [1, 2] {
-        let shop = Shop {
-            edge: scene.own.edge.clone(),
-            ..fleet.shop(pod).await?
-        };
-        wait_until("the own edge knows the shop", RECOVER_MAX, async || {
-            shop.get("/api/v1/products").await?.wants(200)
-        })
-        .await?;
+        let shop = scene.own.shows(&fleet.shop(pod).await?).await?;
         let mug = shop.product("Mug", "1.00", 1_000).await?;
-        let usual = slowest(&shop, &mug, "before").await?;
+        let (usual, _) = times(&shop, &mug, "before").await?;
         others.push((shop, mug, usual));
     }
     scene.home(HomeState::Fenced).await?;
@@ -246,10 +240,11 @@ async fn a_parked_shop_slows_no_other(fleet: &Fleet) -> Result<()> {
                     scene.home(HomeState::Serving).await?;
                 }
                 for (shop, mug, usual) in &others {
-                    let now = slowest(shop, mug, round).await?;
-                    // Of a machine that does all of it on two cores.
+                    let (now, slowest) = times(shop, mug, round).await?;
+                    // Whatever else this machine does, one in a row is as quick as usual; and none waits like the parked.
                     let bound = *usual * 3 + Duration::from_millis(250);
                     ensure!(now < bound, "{round}: {now:?}, usually {usual:?}");
+                    ensure!(slowest < AT_ONCE, "{round}: one took {slowest:?}");
                 }
             }
             Ok(())
@@ -267,13 +262,12 @@ async fn a_parked_shop_slows_no_other(fleet: &Fleet) -> Result<()> {
 }
 
 /// A write that meets a pod without primary waits until it has one again, and eventual reads go on; the second time within
-/// a minute nobody waits.
+/// the gap (a minute, if nobody says otherwise) nobody waits.
 async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
     fleet: &Fleet,
 ) -> Result<()> {
-    let window = text(&format!("{}s", PRIMARY_WINDOW.as_secs()));
-    let park = [("window", window), ("fence_max", text("40s"))];
-    let scene = Scene::new(fleet, &park).await?;
+    // The second time comes within the gap, whatever the first one took here.
+    let scene = Scene::new(fleet, &[("unready_gap", text("10m"))]).await?;
     scene.buy("before").await?.wants(201)?;
     fleet.kill_and_hold_down("mysql-1-1").await?;
     let back = async {
@@ -285,7 +279,7 @@ async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
     let (answers, back) = join(scene.buys(0..3), back).await;
     back?;
     // Where the machine took longer to start it than a window, nobody was promised anything.
-    if parked.elapsed() < PRIMARY_WINDOW {
+    if parked.elapsed() < WINDOW {
         for answer in answers {
             answer?
                 .wants(201)
@@ -299,7 +293,7 @@ async fn a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute(
     wait_until("nobody waits again", ANSWERED_MAX, async || {
         let begun = Instant::now();
         told_to_come_back(scene.buy("again").await?)?;
-        ensure!(begun.elapsed() < 4 * AT_ONCE, "took {:?}", begun.elapsed());
+        ensure!(begun.elapsed() < AT_ONCE, "took {:?}", begun.elapsed());
         Ok(())
     })
     .await?;

@@ -6,12 +6,11 @@ use anyhow::{Context, Result, ensure};
 use futures::future::join;
 use serde_json::json;
 use shared::home::HomeState;
-use tests::fleet::RECOVER_MAX;
 use tests::suite::Test;
-use tests::{Fleet, Shop, metrics, tests, wait_until};
+use tests::{Fleet, metrics, tests, wait_until};
 use toml::Value;
 
-use super::{AT_ONCE, Scene, text, told_to_come_back};
+use super::{ANSWERED_MAX, AT_ONCE, Scene, text, told_to_come_back};
 
 pub(super) fn list() -> Vec<Test> {
     tests![shares:
@@ -29,8 +28,11 @@ async fn each_limit_on_parked_requests_is_reached_and_named(fleet: &Fleet) -> Re
     scene.home(HomeState::Fenced).await?;
     let begun = Instant::now();
     told_to_come_back(scene.buy("late").await?).context("window")?;
-    let took = begun.elapsed().as_millis();
-    ensure!((1_000..2_500).contains(&took), "a window of {took} ms");
+    let took = begun.elapsed();
+    ensure!(
+        took >= Duration::from_secs(1) && took < AT_ONCE,
+        "a window of {took:?}"
+    );
     ensure!(
         scene.given_up("window").await? > 0.5,
         "window is not counted"
@@ -80,12 +82,7 @@ async fn two_shops_share_the_room_for_parked_requests(fleet: &Fleet) -> Result<(
     let one = Scene::new(fleet, &park).await?;
     let other = fleet.shop(1).await?;
     let list = "/api/v1/products";
-    let edge = one.own.edge.clone();
-    let two = Shop { edge, ..other };
-    wait_until("the own edge knows the shop", RECOVER_MAX, async || {
-        two.get(list).await?.wants(200)
-    })
-    .await?;
+    let two = one.own.shows(&other).await?;
     one.home(HomeState::Fenced).await?;
     let fence = |state| one.primary.set_home(two.id, state, two.epoch, None);
     fence(HomeState::Fenced).await?;
@@ -121,9 +118,16 @@ async fn a_shop_that_is_fenced_for_too_long_is_refused_at_once(fleet: &Fleet) ->
     ];
     let scene = Scene::new(fleet, &park).await?;
     scene.home(HomeState::Fenced).await?;
-    told_to_come_back(scene.buy("a").await?)?;
-    told_to_come_back(scene.buy("b").await?)?;
-    let before = scene.refusals().await?;
+    let mut buyers = 0..;
+    wait_until("nobody waits any more", ANSWERED_MAX, async || {
+        let key = format!("b{}", buyers.next().unwrap_or(0));
+        told_to_come_back(scene.buy(key).await?)?;
+        let refused = scene.given_up("fence").await?;
+        ensure!(refused > 0.5, "nobody was refused");
+        Ok(())
+    })
+    .await?;
+    let (before, refused) = (scene.refusals().await?, scene.given_up("fence").await?);
     let begun = Instant::now();
     for n in 0..30 {
         told_to_come_back(scene.buy(format!("c{n}")).await?)?;
@@ -131,7 +135,7 @@ async fn a_shop_that_is_fenced_for_too_long_is_refused_at_once(fleet: &Fleet) ->
     let took = begun.elapsed();
     // Each of them would have waited for a second and a half.
     ensure!(
-        took < Duration::from_secs(15),
+        took < Duration::from_secs(40),
         "thirty refusals took {took:?}"
     );
     let asked = scene.refusals().await? - before;
@@ -139,13 +143,11 @@ async fn a_shop_that_is_fenced_for_too_long_is_refused_at_once(fleet: &Fleet) ->
         asked <= 2.0 + took.as_secs_f64() * 10.0,
         "asked {asked} times in {took:?}"
     );
-    ensure!(
-        scene.given_up("fence").await? > 29.0,
-        "fence is not counted"
-    );
+    let refused = scene.given_up("fence").await? - refused;
+    ensure!(refused > 29.5, "fence is counted {refused} times");
     scene.shop.get("/api/v1/products").await?.wants(200)?;
     scene.home(HomeState::Serving).await?;
-    wait_until("the shop sells again", Duration::from_secs(2), async || {
+    wait_until("the shop sells again", AT_ONCE, async || {
         scene.buy("d").await?.wants(201)
     })
     .await?;
@@ -166,7 +168,7 @@ async fn an_edge_that_stops_answers_whom_it_parked(fleet: &Fleet) -> Result<()> 
     for answer in answers {
         told_to_come_back(answer?)?;
     }
-    ensure!(took < Duration::from_secs(2), "they waited for {took:?}");
+    ensure!(took < AT_ONCE, "they waited for {took:?}");
     scene.home(HomeState::Serving).await?;
-    scene.own.ended(Duration::from_secs(5)).await
+    scene.own.ended(ANSWERED_MAX).await
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use shared::home::HomeState;
 use tests::own_edge::{OwnEdge, set};
 use tests::suite::Test;
-use tests::{Fleet, Shop, metrics, tests, wait_until};
+use tests::{Fleet, metrics, tests, wait_until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -29,10 +29,10 @@ const BUYERS: u32 = 150;
 const LEAVE: u32 = 3_000;
 /// Connections that are opened at a time.
 const OPENING: usize = 100;
-/// A client that leaves frees its seat within a second; the rest is for three thousand of them, and the machine.
-const LEFT_MAX: Duration = Duration::from_secs(4);
-/// A debug build parks some thousand requests a second, if it has the machine for itself.
-const PARKED_MAX: Duration = Duration::from_secs(45);
+/// A debug build parks some thousand requests a second, if it has the machine for itself; it need not have it.
+const PARKED_MAX: Duration = Duration::from_secs(120);
+/// How long they are parked: none of them may come to its end by that.
+const WINDOW: &str = "15m";
 
 /// Sends a request and reads until the edge closes; the status.
 async fn client(
@@ -70,8 +70,8 @@ async fn scene(fleet: &Fleet) -> Result<Scene> {
     let room = [
         ("all_max", Value::Integer(ALL.into())),
         ("shop_max", Value::Integer(ALL.into())),
-        ("window", super::text("3m")),
-        ("fence_max", super::text("10m")),
+        ("window", super::text(WINDOW)),
+        ("fence_max", super::text(WINDOW)),
     ];
     let scene = Scene::new(fleet, &[]).await?;
     let own = OwnEdge::start(fleet, |config| {
@@ -79,17 +79,10 @@ async fn scene(fleet: &Fleet) -> Result<Scene> {
             set(config, "park", key, value.clone());
         }
         set(config, "limits", "connections_max", Value::Integer(12_000));
-        set(config, "timeouts", "answer", super::text("5m"));
+        set(config, "timeouts", "answer", super::text("20m"));
     })
     .await?;
-    let shop = Shop {
-        edge: own.edge.clone(),
-        ..scene.shop
-    };
-    wait_until("the own edge knows the shop", ANSWERED_MAX, async || {
-        shop.get("/api/v1/products").await?.wants(200)
-    })
-    .await?;
+    let shop = own.shows(&scene.shop).await?;
     Ok(Scene { own, shop, ..scene })
 }
 
@@ -126,13 +119,8 @@ async fn ten_thousand_parked_requests_leave_nothing_behind(fleet: &Fleet) -> Res
     for client in clients.drain(usize::try_from(ALL - LEAVE)?..) {
         client.abort();
     }
-    let left = Instant::now();
+    // Their seats are free long before their window ends.
     parks(&scene, ALL - LEAVE).await?;
-    ensure!(
-        left.elapsed() < LEFT_MAX,
-        "seats were free after {:?}",
-        left.elapsed()
-    );
 
     fleet.unit("pod-1-1")?.kill().await?;
     scene.home(HomeState::Serving).await?;
