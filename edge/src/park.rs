@@ -18,10 +18,20 @@ use crate::retry::Why;
 mod absence;
 // Keeping time, and telling the lot of new routes.
 mod clock;
-// All shops: room and the slots of pods.
+// Whether a shop's pod takes requests.
+mod gate;
+// Who stands in line for what.
+mod lines;
+// All shops: room, and who goes next.
 mod lot;
-// One shop: whether its pod takes requests, and who goes next.
+// A time in which a shop's requests were parked.
+mod period;
+// What the shops of one pod share.
+mod pods;
+// One shop: its gate and its seats.
 mod queue;
+// What is told of a request that is to be parked.
+mod refused;
 // Telling the control server.
 pub(crate) mod report;
 // The seats of one shop.
@@ -29,10 +39,10 @@ mod seats;
 // Limits and times.
 mod settings;
 
+pub(crate) use gate::Arrival;
 use lot::Lot;
-pub(crate) use lot::Refused;
-use queue::Period;
-pub(crate) use queue::{Arrival, Row};
+use period::Period;
+pub(crate) use refused::{Refused, Row};
 use report::{Report, Reports};
 pub(crate) use seats::{Body, Guest, Turn};
 pub(crate) use settings::{BODY_MAX, Reason, Settings};
@@ -139,14 +149,15 @@ impl Parking {
         }
     }
 
-    /// A parked request is sent to ask.
-    pub(crate) fn count_probe(&self) {
-        self.metrics.probes.increment(1);
-    }
-
-    /// A parked request is sent, since its pod takes requests.
-    pub(crate) fn count_drained(&self) {
-        self.metrics.drained.increment(1);
+    /// A parked request is sent: to ask, or since its pod takes requests.
+    pub(crate) fn count_sent(&self, probe: bool) {
+        let metrics = &self.metrics;
+        let sent = if probe {
+            &metrics.probes
+        } else {
+            &metrics.drained
+        };
+        sent.increment(1);
     }
 
     /// Sets the gauges, for a scrape.
@@ -235,12 +246,13 @@ enum End {
 }
 
 impl Place {
-    /// Back to the seat, after it was sent and refused.
+    /// Back to the seat, after it was sent and refused, or the edge had no room for it.
     pub(crate) fn back(&self, refused: Refused) -> Result<oneshot::Receiver<Turn>, Why> {
         let (waker, turn) = oneshot::channel();
         self.parking
             .change(|lot, now| lot.back(refused, self.number, waker, now))?;
-        self.parking.metrics.again.increment(1);
+        let again = u64::from(refused.by_pod.is_some());
+        self.parking.metrics.again.increment(again);
         Ok(turn)
     }
 
@@ -248,6 +260,11 @@ impl Place {
     pub(crate) fn whole(&self) {
         self.parking
             .change(|lot, now| lot.whole(self.shop, self.number, now));
+    }
+
+    /// Why the request goes that waited for a whole window.
+    pub(crate) fn why_over(&self) -> Why {
+        self.parking.lot.lock().why_over(self.shop)
     }
 
     /// When the seat was taken.

@@ -65,6 +65,8 @@ pub(crate) enum Why {
     Gap,
     /// It was sent too often.
     Tries,
+    /// Its window ended while as many requests of its shop, or of its pod, were running as may.
+    Busy,
     /// The edge stops.
     Stopping,
     /// [`FORWARDS_MAX`] is reached.
@@ -79,7 +81,7 @@ pub(crate) enum Why {
 
 impl Why {
     /// All of them, for metrics.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Window,
         Self::Shop,
         Self::All,
@@ -87,6 +89,7 @@ impl Why {
         Self::Fence,
         Self::Gap,
         Self::Tries,
+        Self::Busy,
         Self::Stopping,
         Self::Forwards,
         Self::Body,
@@ -104,6 +107,7 @@ impl Why {
             Self::Fence => "fence",
             Self::Gap => "gap",
             Self::Tries => "tries",
+            Self::Busy => "busy",
             Self::Stopping => "stopping",
             Self::Forwards => "forwards",
             Self::Body => "body",
@@ -120,6 +124,9 @@ impl Why {
             }
             Self::Shop | Self::All | Self::Bytes => {
                 "The shop is being moved, or its database changes servers, and too many requests wait for that. Nothing was done; try again in a moment."
+            }
+            Self::Busy => {
+                "The request waited for the shop's move, or for its database, and now too many requests of this shop, or where it lives, are running. Nothing was done; try again in a moment."
             }
             Self::Stopping => {
                 "The shop is being moved, or its database changes servers, and the edge that would have waited for that stops. Nothing was done; try again."

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use shared::{PlacementState, ShopId};
 use tokio::time::sleep_until;
 
+use super::lot::{BATCH, Lot};
 use super::{Parking, Row};
 use crate::routes::Routes;
 
@@ -17,8 +18,11 @@ impl Parking {
     /// Keeps the lot's time, for ever.
     pub(crate) async fn run(&self, routes: &Routes) {
         let mut changes = routes.changes();
+        let mut seen = None;
         loop {
-            let due = self.look(routes);
+            // Before the table is read: what changes meanwhile is seen the next time.
+            let version = *changes.borrow_and_update();
+            let due = self.look(routes, seen.replace(version) != Some(version));
             let looked = Instant::now();
             let due = due.map_or(looked + TICK_MAX, |due| due.max(looked + TICK_MIN));
             tokio::select! {
@@ -29,17 +33,25 @@ impl Parking {
         }
     }
 
-    /// Tells the lot what the table says of its shops, and what time it is.
-    fn look(&self, routes: &Routes) -> Option<Instant> {
+    /// Tells the lot what the table says, if it has changed of all shops, else of those that were refused since the last
+    /// time, perhaps by an older table; and what time it is.
+    pub(super) fn look(&self, routes: &Routes, changed: bool) -> Option<Instant> {
         if self.is_quiet() {
             return None;
         }
-        self.with(|lot, now| {
-            for shop in lot.known() {
-                lot.routed(shop, row(routes, shop), now);
-            }
-            lot.advance(now)
-        })
+        let shops = self.with(|lot, _| {
+            let fresh = lot.take_fresh();
+            if changed { lot.known() } else { fresh }
+        });
+        for shops in shops.chunks(BATCH) {
+            let rows: Vec<_> = shops.iter().map(|shop| row(routes, *shop)).collect();
+            self.with(|lot, now| {
+                for (shop, row) in shops.iter().zip(rows) {
+                    lot.routed(*shop, row, now);
+                }
+            });
+        }
+        self.with(Lot::advance)
     }
 }
 

@@ -1,23 +1,35 @@
-//! The parked requests of all shops, and what they share: room, and the slots of the pods. Pure, like the queues.
+//! The parked requests of all shops, and what they share: room, and their pods. Pure, like the queues.
+//!
+//! Whatever happens costs what it changes, not what is known: the lock around this is every request's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use shared::{Epoch, PodId, ShopId};
 
-use super::queue::{Arrival, Period, Queue, Row};
+use super::gate::Arrival;
+use super::lines::Lines;
+use super::period::Period;
+use super::pods::{Ask, Hold, Pods};
+use super::queue::Queue;
+use super::refused::{Refused, Row};
 use super::seats::{Guest, Left, Number, Waker};
 use super::settings::{Reason, Settings};
 use crate::retry::Why;
 
-/// A request that a pod refused, or whose shop is known to refuse.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refused {
-    pub(crate) shop: ShopId,
-    /// Where it goes.
-    pub(crate) place: Row,
-    /// Why it was refused, and when it was sent; `None` if it was not sent.
-    pub(crate) by_pod: Option<(Reason, Instant)>,
+// Who goes next.
+mod turns;
+
+/// Shops that are gone through at once, under the lock: some tenths of a millisecond, in which every other request waits.
+pub(super) const BATCH: usize = 256;
+
+/// What time wakes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Alarm {
+    /// A shop's queue.
+    Shop(ShopId),
+    /// Who is the next to ask a pod.
+    Pod(PodId),
 }
 
 /// All parked requests.
@@ -28,14 +40,24 @@ pub(crate) struct Lot {
     next: Number,
     seats: usize,
     bytes: usize,
-    /// Requests on their way through an open gate, by pod.
-    slots: HashMap<PodId, usize>,
-    /// Shops whose next request may go, in turn, and the pod that keeps a slot free for it.
+    pods: Pods,
+    /// Shops that would ask their pod, by when.
+    asking: Lines<(PodId, Ask), Instant, ShopId>,
+    /// Shops whose next request may go and waits for a slot of their pod, in the order in which they came.
+    waiting: Lines<PodId, u64, ShopId>,
+    tickets: u64,
+    /// Shops whose next request may go, in turn, and the pod that keeps a slot for it.
     ring: VecDeque<(ShopId, Option<PodId>)>,
-    /// Shops that wait for a slot of their pod.
-    full: HashMap<PodId, VecDeque<ShopId>>,
-    /// Shops in either: the pod for whose slot one waits; `None` in the ring.
-    queued: HashMap<ShopId, Option<PodId>>,
+    ringed: HashSet<ShopId>,
+    /// Pods at which another one may go, perhaps.
+    stirred: BTreeSet<PodId>,
+    alarms: Lines<(), Instant, Alarm>,
+    /// Shops by how many of their requests wait.
+    sizes: Lines<(), usize, ShopId>,
+    /// Shops of which a request was parked since they were last asked for.
+    fresh: BTreeSet<ShopId>,
+    #[cfg(test)]
+    visits: usize,
     /// Periods that ended since they were last asked for.
     ended: Vec<(ShopId, Period)>,
 }
@@ -48,10 +70,18 @@ impl Lot {
             next: 0,
             seats: 0,
             bytes: 0,
-            slots: HashMap::new(),
+            pods: Pods::default(),
+            asking: Lines::new(),
+            waiting: Lines::new(),
+            tickets: 0,
             ring: VecDeque::new(),
-            full: HashMap::new(),
-            queued: HashMap::new(),
+            ringed: HashSet::new(),
+            stirred: BTreeSet::new(),
+            alarms: Lines::new(),
+            sizes: Lines::new(),
+            fresh: BTreeSet::new(),
+            #[cfg(test)]
+            visits: 0,
             ended: Vec::new(),
         }
     }
@@ -90,7 +120,7 @@ impl Lot {
         waker: Waker,
         now: Instant,
     ) -> Result<Number, Why> {
-        self.close(refused, now)?;
+        self.close(refused, guest.write, now)?;
         self.make_room(refused.shop, guest, now)?;
         let number = self.next;
         self.next += 1;
@@ -101,7 +131,7 @@ impl Lot {
         Ok(number)
     }
 
-    /// Brings a refused request back to its seat.
+    /// Brings a request back to its seat that was refused, or for which the edge itself has no room just now.
     pub(crate) fn back(
         &mut self,
         refused: Refused,
@@ -109,19 +139,32 @@ impl Lot {
         waker: Waker,
         now: Instant,
     ) -> Result<(), Why> {
-        let closed = self.close(refused, now);
+        let queue = self.queues.get(&refused.shop);
+        let write = queue.and_then(|queue| queue.is_write(number));
+        let closed = self.close(refused, write.unwrap_or(false), now);
         let back = closed.and_then(|()| {
-            let back = self.queue(refused, now).back(number, waker);
+            let settings = self.settings;
+            let queue = self.queue(refused, now);
+            match refused.by_pod {
+                Some(_) => queue.count_refusal(),
+                None => queue.rest(&settings, now),
+            }
             // A seat is taken away only for room.
-            self.free(back.map_err(|()| Why::All)?);
+            let held = queue.back(number, waker).map_err(|()| Why::All)?;
+            self.free(held);
             Ok(())
         });
         self.run(refused.shop, now);
         back
     }
 
-    fn close(&mut self, refused: Refused, now: Instant) -> Result<(), Why> {
+    fn close(&mut self, refused: Refused, write: bool, now: Instant) -> Result<(), Why> {
         let settings = self.settings;
+        self.fresh.insert(refused.shop);
+        if let Some((Reason::Unready, sent)) = refused.by_pod {
+            self.pods.refused(refused.place.pod, write, sent);
+            self.stirred.insert(refused.place.pod);
+        }
         let queue = self.queue(refused, now);
         queue.known_at(refused.place);
         match refused.by_pod {
@@ -150,12 +193,22 @@ impl Lot {
             return Ok(());
         };
         let lacks = (self.bytes + guest.bytes).saturating_sub(self.settings.bytes_max);
-        let queues = self.queues.values_mut();
-        let larger = queues.filter(|q| q.waiting() > mine + 1 && q.newest_bytes() >= lacks);
-        let largest = larger.max_by_key(|queue| queue.waiting()).ok_or(why)?;
-        let left = largest.evict_newest(why, now);
+        let largest = self.larger(mine + 1, lacks).ok_or(why)?;
+        let queue = self.queues.get_mut(&largest);
+        let left = queue.ok_or(why)?.evict_newest(why, now);
         self.settle(left);
+        self.note(largest);
         Ok(())
+    }
+
+    /// The shop with the most that wait, more than so many, whose newest holds so many bytes.
+    fn larger(&self, than: usize, bytes: usize) -> Option<ShopId> {
+        let mut larger = self.sizes.last_first(());
+        let has = |shop| self.queues.get(&shop).map_or(0, Queue::newest_bytes) >= bytes;
+        let largest = larger.find(|(waiting, shop)| *waiting <= than || has(*shop));
+        largest
+            .filter(|(waiting, _)| *waiting > than)
+            .map(|(_, shop)| shop)
     }
 
     /// The rest of a request's body has come.
@@ -172,8 +225,13 @@ impl Lot {
         let Some(queue) = self.queues.get_mut(&shop) else {
             return;
         };
+        let sent = queue.sent(number);
         let left = queue.passed(number, open, &self.settings, now);
         self.settle(left);
+        if let Some(sent) = sent.filter(|_| open) {
+            self.pods.let_in(sent.pod, sent.write, sent.since, now);
+            self.stirred.insert(sent.pod);
+        }
         self.run(shop, now);
     }
 
@@ -197,10 +255,10 @@ impl Lot {
 
     /// What the table says of a shop now.
     pub(crate) fn routed(&mut self, shop: ShopId, row: Option<Row>, now: Instant) {
-        if let Some(queue) = self.queues.get_mut(&shop) {
-            queue.routed(row, now);
+        let queue = self.queues.get_mut(&shop);
+        if queue.is_some_and(|queue| queue.routed(row, now)) {
+            self.run(shop, now);
         }
-        self.run(shop, now);
     }
 
     /// A pod's mark says where a shop is.
@@ -211,140 +269,71 @@ impl Lot {
         self.run(shop, now);
     }
 
-    /// Does what time alone does, and says when to come again.
+    /// Why a request of this shop goes that waited for a whole window.
+    pub(crate) fn why_over(&self, shop: ShopId) -> Why {
+        let queue = self.queues.get(&shop);
+        queue.map_or(Why::Window, Queue::why_over)
+    }
+
+    /// Does what time alone does, for so many, and says when to come again.
     pub(crate) fn advance(&mut self, now: Instant) -> Option<Instant> {
-        for shop in self.known() {
-            let Some(queue) = self.queues.get_mut(&shop) else {
-                continue;
-            };
-            let (pods, left) = queue.advance(&self.settings, now);
-            for pod in pods {
-                self.free(Some(pod));
+        for _ in 0..BATCH {
+            match self.alarms.first(()) {
+                Some((due, Alarm::Shop(shop))) if due <= now => self.wake(shop, now),
+                Some((due, Alarm::Pod(pod))) if due <= now => {
+                    self.stirred.insert(pod);
+                    self.go_on(now);
+                }
+                Some(_) | None => break,
+            }
+        }
+        self.alarms.first(()).map(|(due, _)| due)
+    }
+
+    fn wake(&mut self, shop: ShopId, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(&shop) {
+            let (freed, left) = queue.advance(&self.settings, now);
+            for held in freed {
+                self.free(Some(held));
             }
             for left in left {
                 self.settle(left);
             }
-            self.run(shop, now);
         }
-        let due = self.queues.values().filter_map(|q| q.due(&self.settings));
-        due.min()
+        self.run(shop, now);
     }
 
     /// What a seat left is free again.
     fn settle(&mut self, left: Left) {
         self.seats -= left.seats;
         self.bytes -= left.bytes;
-        self.free(left.pod);
+        self.free(left.held);
     }
 
-    fn free(&mut self, pod: Option<PodId>) {
-        let Some(pod) = pod else { return };
-        if let Some(slots) = self.slots.get_mut(&pod) {
-            *slots -= 1;
-            if *slots == 0 {
-                self.slots.remove(&pod);
-            }
-        }
-        self.wake(pod);
-    }
-
-    /// Gives a free slot to the next shop that waits for one; [`Self::follow`] sees to it that it is taken, or passed on.
-    fn wake(&mut self, pod: PodId) {
-        if self.is_full(pod) {
-            return;
-        }
-        let Some(waiting) = self.full.get_mut(&pod) else {
-            return;
-        };
-        if let Some(shop) = waiting.pop_front() {
-            self.queued.insert(shop, None);
-            self.ring.push_back((shop, Some(pod)));
-        }
-        if waiting.is_empty() {
-            self.full.remove(&pod);
+    fn free(&mut self, held: Option<Hold>) {
+        if let Some(held) = held {
+            self.pods.free(held);
+            self.stirred.insert(held.pod());
         }
     }
 
-    fn is_full(&self, pod: PodId) -> bool {
-        let slots = self.slots.get(&pod).copied().unwrap_or(0);
-        slots >= self.settings.drain_pod_max
-    }
-
-    /// Sends all that may go, beginning with this shop's, and forgets what need not be known.
+    /// Sends all that may go after something happened to this shop, and forgets what need not be known of it.
     fn run(&mut self, shop: ShopId, now: Instant) {
         if let Some(queue) = self.queues.get_mut(&shop) {
-            queue.probe(&self.settings, now);
-        }
-        self.line_up(shop);
-        while let Some((next, kept)) = self.ring.pop_front() {
-            self.follow(next, kept, now);
-        }
-        let Some(queue) = self.queues.get_mut(&shop) else {
-            return;
-        };
-        let forgotten = queue.forgotten(&self.settings).is_some_and(|at| at <= now);
-        let ended = queue.end(forgotten, now);
-        self.ended.extend(ended.map(|period| (shop, period)));
-        if forgotten && queue.forgotten(&self.settings).is_some_and(|at| at <= now) {
-            self.queues.remove(&shop);
-        }
-    }
-
-    /// A shop is in turn if, and where, its next request may go.
-    fn line_up(&mut self, shop: ShopId) {
-        let queue = self.queues.get(&shop);
-        let wanted = queue.and_then(|queue| queue.wants(&self.settings));
-        if let Some(&Some(pod)) = self.queued.get(&shop)
-            && wanted != Some(pod)
-        {
-            self.queued.remove(&shop);
-            if let Some(waiting) = self.full.get_mut(&pod) {
-                waiting.retain(|other| *other != shop);
-                if waiting.is_empty() {
-                    self.full.remove(&pod);
-                }
+            let forgotten = queue.forgotten(&self.settings).is_some_and(|at| at <= now);
+            let ended = queue.end(forgotten, now);
+            self.ended.extend(ended.map(|period| (shop, period)));
+            if forgotten && queue.forgotten(&self.settings).is_some_and(|at| at <= now) {
+                self.queues.remove(&shop);
             }
         }
-        if wanted.is_some() && !self.queued.contains_key(&shop) {
-            self.queued.insert(shop, None);
-            self.ring.push_back((shop, None));
-        }
+        self.note(shop);
+        self.go_on(now);
     }
 
-    /// The next request of a shop whose turn it is. A slot that was kept free for it and that it does not take is the
-    /// next shop's.
-    fn follow(&mut self, shop: ShopId, kept: Option<PodId>, now: Instant) {
-        let taken = self.take_slot(shop, now);
-        if let Some(pod) = kept.filter(|_| kept != taken) {
-            self.wake(pod);
-        }
-    }
-
-    /// Sends the next request of a shop, if it wants to go and there is a slot; returns the pod of that.
-    fn take_slot(&mut self, shop: ShopId, now: Instant) -> Option<PodId> {
-        let queue = self.queues.get(&shop);
-        let wanted = queue.and_then(|queue| queue.wants(&self.settings));
-        if let Some(pod) = wanted
-            && self.is_full(pod)
-        {
-            self.full.entry(pod).or_default().push_back(shop);
-            self.queued.insert(shop, Some(pod));
-            return None;
-        }
-        let sent = wanted.filter(|_| {
-            let queue = self.queues.get_mut(&shop);
-            queue.is_some_and(|queue| queue.follow(now))
-        });
-        match sent {
-            Some(pod) => {
-                *self.slots.entry(pod).or_insert(0) += 1;
-                self.ring.push_back((shop, None));
-            }
-            None => {
-                self.queued.remove(&shop);
-            }
-        }
-        sent
+    /// The shops of which a request was parked since this was asked last.
+    pub(crate) fn take_fresh(&mut self) -> Vec<ShopId> {
+        std::mem::take(&mut self.fresh).into_iter().collect()
     }
 
     /// The shops of which something is known.

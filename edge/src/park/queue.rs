@@ -9,59 +9,13 @@ use std::time::{Duration, Instant};
 use shared::{Epoch, PodId};
 
 use super::absence::Absence;
-use super::seats::{Guest, Left, Number, Seats, Turn, Waker};
+use super::gate::{Arrival, Gate};
+use super::period::Period;
+use super::pods::{Ask, Hold};
+use super::refused::Row;
+use super::seats::{Guest, Left, Number, Seats, Sent, Turn, Waker};
 use super::settings::{Reason, Settings};
 use crate::retry::Why;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gate {
-    /// The pod takes requests, as far as is known.
-    Open,
-    /// It refuses.
-    Closed {
-        since: Instant,
-        next_probe: Instant,
-        /// From one probe to the next.
-        gap: Duration,
-    },
-    /// It has refused for so long that nobody waits any more.
-    Shut { next_probe: Instant },
-}
-
-/// What a new request may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// Go to the pod.
-    Go,
-    /// Wait with the others.
-    Wait,
-    /// Go to the pod, and tell what it said.
-    Scout,
-}
-
-/// A time in which a shop's requests were parked, for the log.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Period {
-    pub(crate) reason: Reason,
-    pub(crate) since: Instant,
-    /// The epoch under which they went on.
-    pub(crate) epoch: Epoch,
-    /// Requests that took a seat.
-    pub(crate) parked: u64,
-    /// How often one of them was sent and refused again.
-    pub(crate) refused: u64,
-    /// The longest that one of them waited.
-    pub(crate) longest: Duration,
-}
-
-/// Where a shop is: its row of the route table, or what a mark says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) pod: PodId,
-    pub(crate) epoch: Epoch,
-    /// An operator took it offline.
-    pub(crate) offline: bool,
-}
 
 /// One shop's gate and seats.
 #[derive(Debug)]
@@ -75,6 +29,10 @@ pub(crate) struct Queue {
     /// When the request was sent that was refused last.
     refused: Instant,
     opened: Option<Instant>,
+    /// The edge itself had no room for one that was to go: none goes before this.
+    rests: Option<Instant>,
+    /// Nobody got through since there was no room.
+    held_up: bool,
     period: Option<Period>,
     /// The last time that the pod had no primary.
     absence: Option<Absence>,
@@ -91,6 +49,8 @@ impl Queue {
             hint: None,
             refused: now,
             opened: None,
+            rests: None,
+            held_up: false,
             period: None,
             absence: None,
             touched: now,
@@ -107,10 +67,13 @@ impl Queue {
         now: Instant,
     ) -> Result<(), Why> {
         self.touched = now;
-        match self.gate {
+        self.held_up = false;
+        match &mut self.gate {
             Gate::Shut { .. } => Err(Why::Fence),
-            Gate::Closed { .. } => {
-                self.refused = self.refused.max(sent);
+            Gate::Closed { reason: last, .. } => {
+                if sent >= self.refused {
+                    (self.refused, *last) = (sent, reason);
+                }
                 Ok(())
             }
             Gate::Open if self.opened.is_some_and(|opened| sent < opened) => Ok(()),
@@ -128,6 +91,7 @@ impl Queue {
                     settings.probe_first()
                 };
                 self.gate = Gate::Closed {
+                    reason,
                     since: now,
                     next_probe: now + gap,
                     gap,
@@ -186,13 +150,38 @@ impl Queue {
         self.seats.sit(number, guest, waker, now);
     }
 
-    /// A request that was sent and refused goes back to its seat; returns the pod whose slot it held. `Err` if the seat
-    /// was taken away meanwhile.
-    pub(crate) fn back(&mut self, number: Number, waker: Waker) -> Result<Option<PodId>, ()> {
+    /// A request that had its turn, and was refused or not sent, goes back to its seat; returns what it held. `Err` if the
+    /// seat was taken away meanwhile.
+    pub(crate) fn back(&mut self, number: Number, waker: Waker) -> Result<Option<Hold>, ()> {
+        self.seats.back(number, waker)
+    }
+
+    /// One of a seat was sent and refused.
+    pub(crate) const fn count_refusal(&mut self) {
         if let Some(period) = &mut self.period {
             period.refused += 1;
         }
-        self.seats.back(number, waker)
+    }
+
+    /// The edge has no room for a request of this shop just now, so none was sent.
+    pub(crate) fn rest(&mut self, settings: &Settings, now: Instant) {
+        self.rests = Some(now + settings.probe_every);
+        self.held_up = true;
+    }
+
+    /// Why one goes that waited for a whole window.
+    pub(crate) const fn why_over(&self) -> Why {
+        if self.held_up { Why::Busy } else { Why::Window }
+    }
+
+    /// Whether a request that has a seat may write.
+    pub(crate) fn is_write(&self, number: Number) -> Option<bool> {
+        self.seats.is_write(number)
+    }
+
+    /// A request of a seat that is on its way.
+    pub(crate) fn sent(&self, number: Number) -> Option<Sent> {
+        self.seats.sent(number)
     }
 
     /// The rest of a request's body has come.
@@ -208,9 +197,10 @@ impl Queue {
         settings: &Settings,
         now: Instant,
     ) -> Left {
-        if let Some((write, since)) = self.seats.sent(number) {
+        if let Some(sent) = self.seats.sent(number) {
             // A read says nothing for writes, and what was sent before a refusal nothing about the time after it.
-            if open && (write || !self.seats.a_write_waits()) && since >= self.refused {
+            let says = sent.write || !self.seats.a_write_waits();
+            if open && says && sent.since >= self.refused {
                 self.open(now);
             } else if let Gate::Closed { next_probe, .. } = &mut self.gate {
                 // Who asked learned nothing: the next one need not wait for long.
@@ -229,6 +219,7 @@ impl Queue {
     pub(crate) fn open(&mut self, now: Instant) {
         self.gate = Gate::Open;
         self.opened = Some(now);
+        (self.rests, self.held_up) = (None, false);
     }
 
     /// A request of the shop was refused at this place.
@@ -238,8 +229,9 @@ impl Queue {
         }
     }
 
-    /// The table's row of the shop: what is news opens the gate, be it that there is no such shop any more.
-    pub(crate) fn routed(&mut self, row: Option<Row>, now: Instant) {
+    /// The table's row of the shop: what is news opens the gate, be it that there is no such shop any more. Returns whether
+    /// it is.
+    pub(crate) fn routed(&mut self, row: Option<Row>, now: Instant) -> bool {
         let news = match row {
             Some(row) if row.epoch == self.place.epoch => row.offline != self.place.offline,
             Some(row) => row.epoch > self.place.epoch,
@@ -249,6 +241,7 @@ impl Queue {
             self.place = row.unwrap_or(self.place);
             self.open(now);
         }
+        news
     }
 
     /// A pod's mark says where the shop is.
@@ -264,40 +257,60 @@ impl Queue {
         }
     }
 
-    /// Sends one to ask, if it is time.
-    pub(crate) fn probe(&mut self, settings: &Settings, now: Instant) -> bool {
+    /// At which pod one would ask what, and when; `None` where nobody is here to ask, or one is on its way to.
+    pub(crate) fn asks(&self) -> Option<(PodId, Ask, Instant)> {
+        let Gate::Closed {
+            reason, next_probe, ..
+        } = self.gate
+        else {
+            return None;
+        };
+        let (_, write) = self.seats.asker()?;
+        let due = self.rests.map_or(next_probe, |rests| next_probe.max(rests));
+        Some((self.place.pod, Ask::of(reason, write), due))
+    }
+
+    /// Sends that one. `called` where the way is open for all who ask this: who is refused nevertheless waits its time.
+    pub(crate) fn ask(&mut self, called: bool, settings: &Settings, now: Instant) -> Option<Hold> {
+        let (pod, ask, _) = self.asks()?;
+        let (number, _) = self.seats.asker()?;
         let Gate::Closed {
             next_probe, gap, ..
         } = &mut self.gate
         else {
-            return false;
+            return None;
         };
-        if *next_probe > now || !self.seats.send_probe(Turn::Probe(self.hint), now) {
-            return false;
-        }
-        *gap = (*gap * 2).min(settings.probe_every);
+        let longer = if called {
+            settings.probe_every
+        } else {
+            *gap * 2
+        };
+        *gap = longer.min(settings.probe_every);
         *next_probe = now + *gap;
-        true
+        let (hold, turn) = (Hold::Ask(pod, ask), Turn::Probe(self.hint));
+        self.seats.send(number, hold, turn, now).then_some(hold)
     }
 
     /// The pod at which the next one needs a slot; `None` where nobody may follow.
     pub(crate) fn wants(&self, settings: &Settings) -> Option<PodId> {
         let follows = self.gate == Gate::Open
+            && self.rests.is_none()
             && self.seats.waiting() > 0
             && self.seats.slots() < settings.drain_shop_max;
         follows.then_some(self.place.pod)
     }
 
     /// Sends the next one, who has that slot.
-    pub(crate) fn follow(&mut self, now: Instant) -> bool {
-        self.seats
-            .send_next(self.place.pod, Turn::Follow(self.hint), now)
+    pub(crate) fn follow(&mut self, now: Instant) -> Option<Hold> {
+        let (hold, turn) = (Hold::Slot(self.place.pod), Turn::Follow(self.hint));
+        self.seats.send_next(hold, turn, now).then_some(hold)
     }
 
     /// What time alone does: who is on its way for long keeps nobody waiting, and a gate that is closed for too long is
-    /// shut. Returns the pods whose slots are free, and what those left that were refused.
-    pub(crate) fn advance(&mut self, settings: &Settings, now: Instant) -> (Vec<PodId>, Vec<Left>) {
+    /// shut. Returns what is free again, and what those left that were refused.
+    pub(crate) fn advance(&mut self, settings: &Settings, now: Instant) -> (Vec<Hold>, Vec<Left>) {
         let freed = self.seats.expire(settings.slot(), now);
+        self.rests = self.rests.filter(|rests| now < *rests);
         let mut left = Vec::new();
         if let Gate::Closed { since, .. } = self.gate
             && now >= since + settings.fence_max
@@ -316,26 +329,17 @@ impl Queue {
         self.seats.evict_newest(why, now)
     }
 
-    /// When time alone will change something.
+    /// When time alone will change something here. When one may ask is the pod's affair: [`Self::asks`].
     pub(crate) fn due(&self, settings: &Settings) -> Option<Instant> {
+        let sent = self.seats.expiry(settings.slot());
         if self.seats.waiting() == 0 {
-            let sent = self.seats.expiry(settings.slot());
             return sent.or_else(|| self.forgotten(settings));
         }
-        let gate = match self.gate {
+        let shut = match self.gate {
             Gate::Open | Gate::Shut { .. } => None,
-            Gate::Closed {
-                since, next_probe, ..
-            } => {
-                let shut = since + settings.fence_max;
-                let asks = self.seats.can_ask() && !self.seats.is_asking();
-                let probe = asks.then_some(next_probe);
-                Some(probe.map_or(shut, |probe| probe.min(shut)))
-            }
+            Gate::Closed { since, .. } => Some(since + settings.fence_max),
         };
-        gate.into_iter()
-            .chain(self.seats.expiry(settings.slot()))
-            .min()
+        [sent, shut, self.rests].into_iter().flatten().min()
     }
 
     /// When nothing of this needs to be known any longer; `None` while there are seats.

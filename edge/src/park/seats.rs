@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use shared::{Epoch, PodId};
 use tokio::sync::oneshot;
 
+use super::pods::Hold;
 use crate::retry::Why;
 
 /// What a seat hears.
@@ -67,19 +68,22 @@ const ASK: usize = 3;
 enum At {
     /// It waits to be told.
     Waiting(Waker),
-    /// It was sent to the pod.
-    Out { since: Instant, role: Role },
+    /// It was sent.
+    Out {
+        sent: Sent,
+        /// What it keeps others from; `None` when its time is over, and its request still runs.
+        holds: Option<Hold>,
+    },
 }
 
-/// What a seat that was sent keeps others from.
+/// A seat's request on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// From asking.
-    Probe,
-    /// From following, at this pod.
-    Slot(PodId),
-    /// From nothing: its time is over, and its request still runs.
-    Late,
+pub(crate) struct Sent {
+    /// Whether it may write.
+    pub(crate) write: bool,
+    pub(crate) since: Instant,
+    /// To whom.
+    pub(crate) pod: PodId,
 }
 
 #[derive(Debug)]
@@ -93,8 +97,8 @@ struct Seat {
 /// What a seat leaves behind.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// The pod whose slot is free.
-    pub(crate) pod: Option<PodId>,
+    /// What it held.
+    pub(crate) held: Option<Hold>,
     /// Bytes that are no longer kept.
     pub(crate) bytes: usize,
     /// Whether there was such a seat.
@@ -107,7 +111,7 @@ pub(crate) struct Seats {
     all: BTreeMap<Number, Seat>,
     /// The waiting ones by [`Guest::class`].
     ready: [BTreeSet<Number>; ASK + 1],
-    /// Those that were sent.
+    /// Those that were sent and hold something.
     out: BTreeSet<Number>,
     /// The longest that one waited until it was sent, or given up.
     longest: Duration,
@@ -142,13 +146,13 @@ impl Seats {
         self.all.insert(number, seat);
     }
 
-    /// Goes back to its seat after it was sent; `Err` if that was taken away.
-    pub(crate) fn back(&mut self, number: Number, waker: Waker) -> Result<Option<PodId>, ()> {
-        let pod = self.come_in(number);
+    /// Goes back to its seat after it was sent; returns what it held. `Err` if the seat was taken away.
+    pub(crate) fn back(&mut self, number: Number, waker: Waker) -> Result<Option<Hold>, ()> {
+        let held = self.come_in(number);
         let seat = self.all.get_mut(&number).ok_or(())?;
         seat.at = At::Waiting(waker);
         self.ready[seat.guest.class()].insert(number);
-        Ok(pod)
+        Ok(held)
     }
 
     /// The rest of its body has come.
@@ -165,7 +169,7 @@ impl Seats {
 
     /// Gives a seat up.
     pub(crate) fn leave(&mut self, number: Number, now: Instant) -> Left {
-        let pod = self.come_in(number);
+        let held = self.come_in(number);
         for ready in &mut self.ready {
             ready.remove(&number);
         }
@@ -179,85 +183,72 @@ impl Seats {
             self.longest = self.longest.max(now - *taken);
         }
         Left {
-            pod,
+            held,
             bytes: seat.as_ref().map_or(0, |seat| seat.guest.bytes),
             seats: usize::from(seat.is_some()),
         }
     }
 
-    /// A seat that was sent is no longer on its way; returns the pod whose slot it held.
-    fn come_in(&mut self, number: Number) -> Option<PodId> {
+    /// A seat that was sent is no longer on its way; returns what it held.
+    fn come_in(&mut self, number: Number) -> Option<Hold> {
         self.out.remove(&number);
         match self.all.get_mut(&number).map(|seat| &mut seat.at) {
-            Some(At::Out { role, .. }) => match std::mem::replace(role, Role::Late) {
-                Role::Slot(pod) => Some(pod),
-                Role::Probe | Role::Late => None,
-            },
+            Some(At::Out { holds, .. }) => holds.take(),
             Some(At::Waiting(_)) | None => None,
         }
     }
 
-    /// Whether it may write, and when it was sent; `None` while it waits.
-    pub(crate) fn sent(&self, number: Number) -> Option<(bool, Instant)> {
-        let seat = self.all.get(&number)?;
-        match seat.at {
-            At::Out { since, .. } => Some((seat.guest.write, since)),
+    /// Whether its request may write.
+    pub(crate) fn is_write(&self, number: Number) -> Option<bool> {
+        self.all.get(&number).map(|seat| seat.guest.write)
+    }
+
+    /// Its request on its way; `None` while it waits.
+    pub(crate) fn sent(&self, number: Number) -> Option<Sent> {
+        match self.all.get(&number)?.at {
+            At::Out { sent, .. } => Some(sent),
             At::Waiting(_) => None,
         }
     }
 
-    /// Sends one to ask, if none is on its way to.
-    pub(crate) fn send_probe(&mut self, turn: Turn, now: Instant) -> bool {
-        if self.is_asking() {
-            return false;
+    /// The one that would be sent to ask now, if none is on its way to; and whether it may write.
+    pub(crate) fn asker(&self) -> Option<(Number, bool)> {
+        if self.holds().any(|(_, hold)| !is_slot(hold)) {
+            return None;
         }
-        let asks = self.ready[..ASK].iter();
-        let first = asks.into_iter().find_map(BTreeSet::first).copied();
-        first.is_some_and(|number| self.send(number, Role::Probe, turn, now))
-    }
-
-    /// Whether one is here that can be sent to ask.
-    pub(crate) fn can_ask(&self) -> bool {
-        self.ready[..ASK].iter().any(|ready| !ready.is_empty())
-    }
-
-    /// Whether one was sent to ask.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.roles().any(|(_, role)| role == Role::Probe)
+        let first = self.ready[..ASK].iter().find_map(BTreeSet::first)?;
+        self.is_write(*first).map(|write| (*first, write))
     }
 
     /// Whether one that was sent may come back soon.
     pub(crate) fn is_one_on_its_way(&self) -> bool {
-        self.roles().any(|(_, role)| role != Role::Late)
+        !self.out.is_empty()
     }
 
     /// How many hold a slot.
     pub(crate) fn slots(&self) -> usize {
-        let slots = self.roles().filter(|(_, role)| match role {
-            Role::Slot(_) => true,
-            Role::Probe | Role::Late => false,
-        });
-        slots.count()
+        self.holds().filter(|(_, hold)| is_slot(*hold)).count()
     }
 
     /// Sends the next one, in the order of arrival.
-    pub(crate) fn send_next(&mut self, pod: PodId, turn: Turn, now: Instant) -> bool {
+    pub(crate) fn send_next(&mut self, hold: Hold, turn: Turn, now: Instant) -> bool {
         let [writes, reads, there, come] = &self.ready;
         let here = writes.first().into_iter().chain(reads.first()).min();
         let next = here.or(there.first()).or(come.first()).copied();
-        next.is_some_and(|number| self.send(number, Role::Slot(pod), turn, now))
+        next.is_some_and(|number| self.send(number, hold, turn, now))
     }
 
-    fn roles(&self) -> impl Iterator<Item = (Instant, Role)> {
+    fn holds(&self) -> impl Iterator<Item = (Instant, Hold)> {
         self.out
             .iter()
             .filter_map(|number| match self.all.get(number).map(|seat| &seat.at) {
-                Some(At::Out { since, role }) => Some((*since, *role)),
+                Some(At::Out { sent, holds }) => holds.map(|hold| (sent.since, hold)),
                 Some(At::Waiting(_)) | None => None,
             })
     }
 
-    fn send(&mut self, number: Number, role: Role, turn: Turn, now: Instant) -> bool {
+    /// Sends this one.
+    pub(crate) fn send(&mut self, number: Number, hold: Hold, turn: Turn, now: Instant) -> bool {
         for ready in &mut self.ready {
             ready.remove(&number);
         }
@@ -265,8 +256,13 @@ impl Seats {
             return false;
         };
         self.longest = self.longest.max(now - seat.taken);
-        let out = At::Out { since: now, role };
-        if let At::Waiting(waker) = std::mem::replace(&mut seat.at, out) {
+        let sent = Sent {
+            write: seat.guest.write,
+            since: now,
+            pod: hold.pod(),
+        };
+        let holds = Some(hold);
+        if let At::Waiting(waker) = std::mem::replace(&mut seat.at, At::Out { sent, holds }) {
             // Whoever has left gives the seat up a moment later.
             let _ = waker.send(turn);
         }
@@ -274,25 +270,26 @@ impl Seats {
         true
     }
 
-    /// Those that are on their way for longer than `max` keep nobody waiting any more; returns the pods of their slots.
-    pub(crate) fn expire(&mut self, max: Duration, now: Instant) -> Vec<PodId> {
+    /// Those that are on their way for longer than `max` keep nobody waiting any more; returns what they held.
+    pub(crate) fn expire(&mut self, max: Duration, now: Instant) -> Vec<Hold> {
         let mut freed = Vec::new();
-        for number in &self.out {
+        self.out.retain(|number| {
             let seat = self.all.get_mut(number);
-            if let Some(At::Out { since, role }) = seat.map(|seat| &mut seat.at)
-                && now >= *since + max
-                && let Role::Slot(pod) = std::mem::replace(role, Role::Late)
-            {
-                freed.push(pod);
+            let Some(At::Out { sent, holds }) = seat.map(|seat| &mut seat.at) else {
+                return false;
+            };
+            if now < sent.since + max {
+                return true;
             }
-        }
+            freed.extend(holds.take());
+            false
+        });
         freed
     }
 
     /// When the next of them does.
     pub(crate) fn expiry(&self, max: Duration) -> Option<Instant> {
-        let roles = self.roles().filter(|(_, role)| *role != Role::Late);
-        roles.map(|(since, _)| since + max).min()
+        self.holds().map(|(since, _)| since + max).min()
     }
 
     /// The newest that waits.
@@ -322,9 +319,16 @@ impl Seats {
             let _ = waker.send(Turn::Refused(why));
         }
         Left {
-            pod: None,
+            held: None,
             bytes: seat.guest.bytes,
             seats: 1,
         }
+    }
+}
+
+const fn is_slot(hold: Hold) -> bool {
+    match hold {
+        Hold::Slot(_) => true,
+        Hold::Ask(_, _) => false,
     }
 }

@@ -21,6 +21,9 @@ const FENCE_MAX: Duration = Duration::from_secs(20);
 const UNREADY_GAP: Duration = Duration::from_secs(60);
 /// How often one of a shop's parked requests asks the pod.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
+/// Parked requests that ask one pod at a time whether it has a primary again: it refuses all of its shops then, so one
+/// answer speaks for all. Two for each of its two processes, of which one may hang.
+const PROBE_POD_MAX: usize = 4;
 /// Parked requests of one shop that follow at a time: as many as one shop may hold of a pod's connections.
 const DRAIN_SHOP_MAX: usize = 8;
 /// The same of all shops of one pod: the write transactions that its two processes run at once.
@@ -29,6 +32,9 @@ const DRAIN_POD_MAX: usize = 32;
 /// The first question comes sooner, and each pause is twice as long, up to `probe_every`: a home whose row a mover only
 /// holds for a statement is free again in some milliseconds.
 const PROBE_FIRST: Duration = Duration::from_millis(10);
+/// Between two that ask one pod for a primary, whatever shops they are of: fifty a second, each of which costs the pod a
+/// look at what it knows. One shop alone asks no sooner.
+const PROBE_POD_GAP: Duration = Duration::from_millis(20);
 /// A request that was sent from its seat and is not answered yet keeps others waiting for so long: a slow one must not
 /// hold up its shop.
 const SLOT: Duration = Duration::from_secs(1);
@@ -76,6 +82,7 @@ pub(crate) struct Settings {
     pub(crate) fence_max: Duration,
     pub(crate) unready_gap: Duration,
     pub(crate) probe_every: Duration,
+    pub(crate) probe_pod_max: usize,
     pub(crate) drain_shop_max: usize,
     pub(crate) drain_pod_max: usize,
 }
@@ -99,6 +106,7 @@ impl Settings {
             fence_max: s.within("fence_max", FENCE_MAX, SECOND..=HOUR),
             unready_gap: s.within("unready_gap", UNREADY_GAP, Duration::ZERO..=HOUR),
             probe_every: s.within("probe_every", PROBE_EVERY, PROBE_FIRST..=SECOND),
+            probe_pod_max: s.within("probe_pod_max", PROBE_POD_MAX, 1..=10_000),
             drain_shop_max: s.within("drain_shop_max", DRAIN_SHOP_MAX, 1..=10_000),
             drain_pod_max: s.within("drain_pod_max", DRAIN_POD_MAX, 1..=10_000),
         };
@@ -129,6 +137,10 @@ impl Settings {
 
     pub(crate) fn probe_first(&self) -> Duration {
         PROBE_FIRST.min(self.probe_every)
+    }
+
+    pub(crate) fn probe_pod_gap(&self) -> Duration {
+        PROBE_POD_GAP.min(self.probe_every)
     }
 
     pub(crate) const fn slot(&self) -> Duration {

@@ -143,18 +143,15 @@ impl Edge {
             return Err(SHOP_BUSY);
         };
         context.shop_permit = Some(permit);
-        self.enter_pod(context, pod)
+        let permit = pod.in_flight.enter();
+        context.pod_permit = Some(permit.ok_or_else(|| self.pod_busy())?);
+        Ok(())
     }
 
-    /// Takes the pod's permit in place of that of a pod before.
-    pub(super) fn enter_pod(&self, context: &mut Context, pod: &Arc<Pod>) -> Result<(), Reply> {
-        context.pod_permit = None;
-        let Some(permit) = pod.in_flight.enter() else {
-            self.metrics.limited_pod.increment(1);
-            return Err(POD_BUSY);
-        };
-        context.pod_permit = Some(permit);
-        Ok(())
+    /// As many requests are running at a pod as may.
+    pub(super) fn pod_busy(&self) -> Reply {
+        self.metrics.limited_pod.increment(1);
+        POD_BUSY
     }
 
     fn cookie(&self, session: &Session) -> Option<Remembered> {

@@ -10,6 +10,7 @@ use shared::{Epoch, PodId};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
+use super::reroute::NoWay;
 use super::{Edge, admit, refused};
 use crate::connection::ClientStream;
 use crate::context::{Again, Context};
@@ -24,6 +25,16 @@ type Hint = Option<(PodId, Epoch)>;
 pub(super) enum Stuck {
     /// Nothing is in the way for ever: one that has a seat goes back to it.
     Later(Why),
+    /// The client is told.
+    Reply(Reply),
+}
+
+/// Why a request whose turn it is does not go.
+enum Stays {
+    /// As many requests of its shop, or of its pod, are running as may. That says nothing of the pod.
+    Busy,
+    /// The edge knows no process of its pod that could take it.
+    Unreachable,
     /// The client is told.
     Reply(Reply),
 }
@@ -87,21 +98,19 @@ impl Edge {
                 Ok(turn) => turn,
                 Err(why) => return Err(refused(context, self.give_up(why))),
             };
-            let hint = match self.wait(session, context, turn).await? {
-                Turn::Probe(hint) => {
-                    self.parking.count_probe();
-                    hint
-                }
-                Turn::Follow(hint) => {
-                    self.parking.count_drained();
-                    hint
-                }
+            let (hint, probe) = match self.wait(session, context, turn).await? {
+                Turn::Probe(hint) => (hint, true),
+                Turn::Follow(hint) => (hint, false),
                 Turn::Refused(why) => return Err(refused(context, self.give_up(why))),
             };
             match self.go(context, hint) {
-                Ok(()) => return Ok(()),
-                Err(Stuck::Later(_)) => by_pod = Some((Reason::Unready, Some(Instant::now()))),
-                Err(Stuck::Reply(reply)) => return Err(refused(context, reply)),
+                Ok(()) => {
+                    self.parking.count_sent(probe);
+                    return Ok(());
+                }
+                Err(Stays::Busy) => by_pod = None,
+                Err(Stays::Unreachable) => by_pod = Some((Reason::Unready, Some(Instant::now()))),
+                Err(Stays::Reply(reply)) => return Err(refused(context, reply)),
             }
         }
     }
@@ -162,7 +171,7 @@ impl Edge {
                 biased;
                 told = turn => told.unwrap_or(Turn::Refused(Why::All)),
                 _ = stop.wait_for(|stop| *stop) => Turn::Refused(Why::Stopping),
-                () = sleep_until(deadline.into()) => Turn::Refused(Why::Window),
+                () = sleep_until(deadline.into()) => Turn::Refused(place.why_over()),
             }
         };
         tokio::pin!(told);
@@ -188,29 +197,28 @@ impl Edge {
     }
 
     /// Sends the request where table or mark now say, or once more to the pod that refused it.
-    fn go(&self, context: &mut Context, hint: Hint) -> Result<(), Stuck> {
+    fn go(&self, context: &mut Context, hint: Hint) -> Result<(), Stays> {
         let Some(route) = &context.route else {
-            return Err(Stuck::Reply(admit::UNREACHABLE));
+            return Err(Stays::Reply(admit::UNREACHABLE));
         };
         let (shop, was) = (route.shop, (route.pod_id(), route.epoch));
         let by_table = match after_refresh(was, self.routes.placed(shop)) {
             Refreshed::Send { pod, epoch } => (pod, epoch),
             Refreshed::GiveUp(_) => was,
-            Refreshed::Gone => return Err(Stuck::Reply(Kind::UnknownShop.into())),
-            Refreshed::Offline => return Err(Stuck::Reply(Kind::Offline.into())),
+            Refreshed::Gone => return Err(Stays::Reply(Kind::UnknownShop.into())),
+            Refreshed::Offline => return Err(Stays::Reply(Kind::Offline.into())),
         };
         let newer = hint.filter(|(_, epoch)| *epoch > by_table.1);
         let (pod, epoch) = newer.unwrap_or(by_table);
         // It had its permits when it came; the place of others, it does not take.
-        context.shop_permit = self.shops.enter(shop);
-        if context.shop_permit.is_none() || self.turn_to(context, pod, epoch).is_err() {
-            return Err(Stuck::Later(Why::Tries));
-        }
+        context.shop_permit = Some(self.shops.enter(shop).ok_or(Stays::Busy)?);
+        self.turn_to(context, pod, epoch).map_err(|no| match no {
+            NoWay::Unknown => Stays::Unreachable,
+            NoWay::Busy => Stays::Busy,
+        })?;
         let route = context.route.as_ref();
-        context.process = route.and_then(|route| route.pod.pick(&[]));
-        if context.process.is_none() {
-            return Err(Stuck::Later(Why::Tries));
-        }
+        let process = route.and_then(|route| route.pod.pick(&[]));
+        context.process = Some(process.ok_or(Stays::Unreachable)?);
         Ok(())
     }
 

@@ -36,6 +36,7 @@ struct Rig {
     routes: Arc<Routes>,
     keys: FleetKeys,
     parking: Arc<Parking>,
+    shops: Arc<ShopsInFlight>,
     reported: report::Reported,
     stop: watch::Sender<bool>,
 }
@@ -73,8 +74,10 @@ impl Rig {
             max_retries: 16 + settings.tries_max(),
             ..ServerConf::default()
         };
+        let shops = ShopsInFlight::new(10);
         let edge = Edge {
             parking: Arc::clone(&parking),
+            shops: Arc::clone(&shops),
             stop: stopped.clone(),
             ..edge(Arc::clone(&routes), Arc::clone(&metrics))
         };
@@ -103,6 +106,7 @@ impl Rig {
             routes,
             keys,
             parking,
+            shops,
             reported,
             stop,
         }
@@ -212,6 +216,7 @@ fn park_settings() -> Settings {
         fence_max: Duration::from_secs(4),
         unready_gap: Duration::ZERO,
         probe_every: Duration::from_millis(100),
+        probe_pod_max: 4,
         drain_shop_max: 4,
         drain_pod_max: 8,
     }
@@ -259,3 +264,4 @@ mod cases;
 mod fake_pod;
 mod parked;
 mod parked_bodies;
+mod parked_busy;

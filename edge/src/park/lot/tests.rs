@@ -15,6 +15,7 @@ const SETTINGS: Settings = Settings {
     fence_max: Duration::from_secs(20),
     unready_gap: Duration::from_secs(60),
     probe_every: Duration::from_millis(100),
+    probe_pod_max: 4,
     drain_shop_max: 4,
     drain_pod_max: 6,
 };
@@ -118,28 +119,63 @@ impl Scene {
 
     fn after(&mut self, ms: u64) -> Option<Instant> {
         self.now += Duration::from_millis(ms);
-        let due = self.lot.advance(self.now);
+        let mut due = self.lot.advance(self.now);
+        for _ in 0..self.lot.shops() {
+            if due.is_some_and(|due| due <= self.now) {
+                due = self.lot.advance(self.now);
+            }
+        }
+        assert!(due.is_none_or(|due| due > self.now), "it did all");
         self.is_settled();
         due
     }
 
-    /// Who may go went, or waits for a slot of that pod, of which none is free.
+    /// Who may go went, or waits for a slot of that pod, of which none is free; and all that is kept of a shop elsewhere is
+    /// what its queue says.
     fn is_settled(&self) {
         let lot = &self.lot;
-        assert!(lot.ring.is_empty(), "{lot:?}");
-        let wait = lot.full.iter().flat_map(|(pod, shops)| {
-            assert!(!shops.is_empty() && lot.is_full(*pod), "{lot:?}");
-            shops.iter().map(|shop| (*shop, Some(*pod)))
-        });
-        let wait: Vec<_> = wait.collect();
-        assert_eq!(wait.len(), lot.queued.len(), "{lot:?}");
-        assert_eq!(wait.into_iter().collect::<HashMap<_, _>>(), lot.queued);
-        assert!(lot.queued.keys().all(|shop| lot.queues.contains_key(shop)));
-        for (shop, queue) in &lot.queues {
-            let wanted = queue.wants(&lot.settings).map(Some);
-            assert_eq!(wanted, lot.queued.get(shop).copied(), "{shop} {lot:?}");
+        assert!(lot.ring.is_empty() && lot.ringed.is_empty(), "{lot:?}");
+        assert!(lot.stirred.is_empty(), "{lot:?}");
+        for pod in lot.waiting.places() {
+            assert!(lot.pods.is_full(pod, &lot.settings), "{lot:?}");
         }
-        assert!(lot.slots.values().all(|slots| *slots > 0), "{lot:?}");
+        let known = |count: usize| assert!(count <= lot.queues.len(), "{lot:?}");
+        known(lot.waiting.len());
+        known(lot.asking.len());
+        assert_eq!(lot.sizes.len(), lot.queues.len());
+        for (shop, queue) in &lot.queues {
+            let wanted = queue.wants(&lot.settings);
+            assert_eq!(wanted, lot.waiting.place(*shop), "{shop} {lot:?}");
+            let asks = queue.asks().map(|(pod, ask, due)| ((pod, ask), due));
+            assert_eq!(asks, lot.asking.stands(*shop), "{shop} {lot:?}");
+            let due = queue.due(&lot.settings).map(|due| ((), due));
+            // What is remembered longer since it was asked for is looked at once too often.
+            let alarm = lot.alarms.stands(Alarm::Shop(*shop));
+            assert!(due.is_some() == alarm.is_some() && alarm <= due, "{lot:?}");
+            let size = lot.sizes.stands(*shop);
+            assert_eq!(size, Some(((), queue.waiting())));
+        }
+        self.asks_as_it_may();
+    }
+
+    /// No more ask than may, and nobody who may does not.
+    fn asks_as_it_may(&self) {
+        let lot = &self.lot;
+        for pod in (1..=3).map(|id| at(id, 1).pod) {
+            let (slots, [fence, write, read]) = lot.pods.out(pod);
+            let max = lot.settings.drain_pod_max;
+            assert!(slots + write + read <= max && fence <= max, "{lot:?}");
+            let firsts = Ask::ALL.map(|ask| {
+                let (due, _) = lot.asking.first((pod, ask))?;
+                lot.pods.may_ask(pod, ask, due, &lot.settings)
+            });
+            let first = firsts.into_iter().flatten().min();
+            let alarm = lot.alarms.stands(Alarm::Pod(pod));
+            // A pod that has become full since is looked at once too often.
+            let late = first.is_some_and(|first| alarm.is_none_or(|((), at)| at > first));
+            assert!(!late, "{lot:?}");
+            assert!(first.is_none_or(|first| first > self.now), "{lot:?}");
+        }
     }
 
     /// Nothing is left of anything.
@@ -148,8 +184,9 @@ impl Scene {
         self.after(1);
         let lot = &self.lot;
         assert_eq!((lot.seats(), lot.bytes(), lot.shops()), (0, 0, 0));
-        assert!(lot.slots.is_empty() && lot.full.is_empty(), "{lot:?}");
-        assert!(lot.ring.is_empty() && lot.queued.is_empty(), "{lot:?}");
+        assert_eq!(lot.pods.len(), 0, "{lot:?}");
+        let stand = [lot.asking.len(), lot.waiting.len(), lot.alarms.len()];
+        assert_eq!((stand, lot.sizes.len()), ([0; 3], 0), "{lot:?}");
     }
 }
 
@@ -365,5 +402,7 @@ fn a_new_row_or_a_mark_opens_the_gate_and_an_old_one_does_not() {
 
 // Limits, and what is left over.
 mod limits;
+// A pod with thousands of shops loses its primary.
+mod pods;
 // The slots of pods.
 mod slots;

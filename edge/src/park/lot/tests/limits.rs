@@ -101,6 +101,62 @@ fn who_lost_the_seat_while_it_was_out_is_refused() {
 }
 
 #[test]
+fn one_for_which_the_edge_has_no_room_tries_again_and_closes_nothing() {
+    let mut scene = Scene::new(SETTINGS);
+    let mut clients = scene.parks(1, 6);
+    scene.after(10);
+    assert!(clients[0].goes());
+    scene.pass(&clients[0]);
+    assert!(clients[1].goes());
+    let busy = |scene: &mut Scene, client: &mut Client| {
+        let unsent = Refused {
+            by_pod: None,
+            ..scene.refused(1, Reason::Fenced)
+        };
+        let (waker, turn) = channel();
+        client.turn = turn;
+        let back = scene.lot.back(unsent, client.number, waker, scene.now);
+        assert_eq!(back, Ok(()));
+        scene.is_settled();
+    };
+    busy(&mut scene, &mut clients[1]);
+    assert_eq!(scene.lot.arrive(shop(1), true, scene.now), Ok(Arrival::Go));
+    assert_eq!(scene.lot.why_over(shop(1)), Why::Busy);
+    scene.after(99);
+    assert!(!clients[1].goes() && !clients[5].goes(), "nobody tries");
+    scene.after(1);
+    assert!(clients[1].goes() && !clients[5].goes(), "the first again");
+    // Another one got through meanwhile: now there is room.
+    busy(&mut scene, &mut clients[1]);
+    scene.pass(&clients[2]);
+    assert!(clients[1].goes() && clients[5].goes());
+    assert_eq!(scene.lot.why_over(shop(1)), Why::Window);
+    // Who was to ask finds no room: that says nothing of the pod, and the gate stays as it is.
+    let mut asks = scene.park(2);
+    scene.after(10);
+    assert!(asks.goes());
+    let unsent = Refused {
+        by_pod: None,
+        ..scene.refused(2, Reason::Fenced)
+    };
+    let (waker, turn) = channel();
+    asks.turn = turn;
+    let back = scene.lot.back(unsent, asks.number, waker, scene.now);
+    assert_eq!(back, Ok(()));
+    scene.after(99);
+    assert!(!asks.goes());
+    scene.after(1);
+    assert_eq!(asks.heard(), Some(Turn::Probe(None)));
+    assert_eq!(scene.lot.why_over(shop(2)), Why::Busy);
+    for client in clients.iter().chain([&asks]) {
+        scene.leave(client);
+    }
+    let ended = scene.lot.take_ended();
+    assert!(ended.iter().all(|(_, period)| period.refused == 0));
+    scene.is_empty();
+}
+
+#[test]
 fn a_shop_that_is_fenced_for_too_long_is_not_waited_for_until_one_saw_it_open() {
     let mut scene = Scene::new(SETTINGS);
     let mut asking = scene.park(1);
