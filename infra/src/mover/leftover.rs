@@ -8,17 +8,23 @@ use shared::home::HomeState;
 use shared::moves::MoveId;
 
 use super::error::MoveError;
-use super::job::Job;
+use super::job::{End, Job};
 use super::retire::delete::Deletion;
 use super::session::Session;
 use super::table::Table;
+use crate::catalog::Catalog;
 
-/// Deletes the shop's rows at the target, whose home must be in this state, then the marks of this move. Run again it goes
-/// on with what is left.
+/// So many former moves of a shop are looked at for marks: each takes away what those before it have left, so that there are
+/// few, those that were taken back one after the other.
+const FORMER_MAX: u32 = 100;
+
+/// Deletes the shop's rows at the target, whose home must be in this state, then the marks of this move and of former ones.
+/// Run again it goes on with what is left.
 pub(crate) async fn delete_rows(
     job: &Job,
     tables: &[Table],
     state: HomeState,
+    former: &[MoveId],
 ) -> Result<(), MoveError> {
     let deletion = Deletion {
         job,
@@ -27,25 +33,19 @@ pub(crate) async fn delete_rows(
         state,
     };
     deletion.run(tables).await?;
-    forget_marks(job, &job.target, None).await
+    forget_marks(job, &job.target, former).await
 }
 
-/// Takes a move's marks away at a pod, when it has nothing to take up there any more. The mark of this very transaction
-/// tells it from others' and goes too. `former` is a move that this one took back: it was closed with its marks.
-pub(crate) async fn forget_marks(
-    job: &Job,
-    end: &super::job::End,
-    former: Option<MoveId>,
-) -> Result<(), MoveError> {
+/// Takes a move's marks away at a pod, when it has nothing to take up there any more, and those of former ones.
+pub(crate) async fn forget_marks(job: &Job, end: &End, former: &[MoveId]) -> Result<(), MoveError> {
     let mut session = Session::open(job, end).await?;
-    session.begin_owned(job, "forget").await?;
-    let former = former.unwrap_or(job.id);
-    let sql = format!(
-        "delete from move_mark where move_id in ('{}', '{former}')",
-        job.id
-    );
-    session.exec("forget the marks", &sql).await?;
-    session.commit().await?;
+    session.forget_marks(job, former).await?;
     session.close().await;
     Ok(())
+}
+
+/// The shop's moves that are over and left nothing but marks: one that was taken back, or whose other pod was away, had no
+/// occasion to take them away. (What deletes a leftover is told by marks of its move.)
+pub(crate) async fn former(catalog: &Catalog, job: &Job) -> Result<Vec<MoveId>, MoveError> {
+    Ok(catalog.moves_over(job.shop, FORMER_MAX).await?)
 }

@@ -56,6 +56,11 @@ impl Moves {
         }
     }
 
+    /// Nothing of a move is done here any more, by whichever run.
+    pub(crate) fn forget(&self, id: MoveId) {
+        self.0.lock().remove(&id);
+    }
+
     /// What a move is doing, if it is driven here.
     pub(crate) fn progress(&self, id: MoveId) -> Option<MoveProgress> {
         let mut all = self.0.lock();

@@ -40,15 +40,18 @@ macro_rules! select_leftover {
 
 fn of_raw((id, shop, pod, number, owner, created_ms): Raw) -> Result<Leftover, CatalogError> {
     Ok(Leftover {
-        id: id
-            .parse()
-            .map_err(|_| CatalogError::Corrupt(format!("the id of move {id}")))?,
+        id: move_id(&id)?,
         shop: shop_id(shop)?,
         pod: pod_id(pod)?,
         epoch: epoch(number)?,
         owner: unsigned(owner)?,
         created_ms,
     })
+}
+
+fn move_id(id: &str) -> Result<MoveId, CatalogError> {
+    id.parse()
+        .map_err(|_| CatalogError::Corrupt(format!("the id of move {id}")))
 }
 
 impl Catalog {
@@ -59,6 +62,25 @@ impl Catalog {
             .fetch_all(&mut *conn)
             .await?;
         rows.into_iter().map(of_raw).collect()
+    }
+
+    /// The moves of a shop that are over and have no leftover, the newest so many.
+    pub(crate) async fn moves_over(
+        &self,
+        shop: ShopId,
+        limit: u32,
+    ) -> Result<Vec<MoveId>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let ids: Vec<String> = sqlx::query_scalar(
+            "select m.id from move m where m.shop = $1 and m.state in ('done', 'aborted') \
+             and not exists (select 1 from move_leftover l where l.move = m.id) \
+             order by m.created_ms desc, m.id desc limit $2",
+        )
+        .bind(signed(shop.get()))
+        .bind(i64::from(limit))
+        .fetch_all(&mut *conn)
+        .await?;
+        ids.iter().map(|id| move_id(id)).collect()
     }
 
     /// Takes one up, as a move is taken up; `None` where another holder's lease is alive, or it is done.

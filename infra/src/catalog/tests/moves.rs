@@ -112,6 +112,8 @@ async fn inv2_an_aborted_moves_epoch_is_never_used_again() {
         (left.len(), left[0].pod, left[0].epoch),
         (1, pod(2), row.epoch)
     );
+    let over = async || catalog.moves_over(row.shop, 9).await.unwrap();
+    assert_eq!(over().await, []);
     let refused = catalog
         .begin_move("ops", &to(&shop, "two"))
         .await
@@ -146,6 +148,7 @@ async fn inv2_an_aborted_moves_epoch_is_never_used_again() {
     assert_eq!(told().await, (Some("pod two is away".to_owned()), None));
     catalog.leftover_done(&mine).await.unwrap();
     assert_eq!(told().await, (None, None));
+    assert_eq!(over().await, [row.id]);
     let again = catalog.begin_move("ops", &to(&shop, "two")).await.unwrap();
     assert_eq!(again.epoch, row.epoch.next());
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use shared::gtid::GtidSet;
-use shared::moves::MoveEvent;
+use shared::moves::{MoveEvent, MoveId};
 use tokio::time::sleep;
 
 use super::Driver;
@@ -76,18 +76,13 @@ impl Driver {
                 break;
             }
         }
-        let former = self.row.detail.back_of;
+        let former = leftover::former(&self.mover.catalog, &self.job).await?;
+        self.leave_target(&former).await?;
         let job = &self.job;
-        step!(Step::ForgetTargetMarks => {
-            leftover::forget_marks(job, &job.target, former).await
-        })
-        .await?;
         step!(Step::ForgetSourceMarks => {
-            leftover::forget_marks(job, &job.source, former).await
+            leftover::forget_marks(job, &job.source, &former).await
         })
         .await?;
-        self.at_target(Step::ReleaseTarget, &Change::Release)
-            .await?;
         self.at_source(Step::ReleaseSource, &Change::Release)
             .await?;
         let mut detail = self.row.detail.clone();
@@ -104,15 +99,22 @@ impl Driver {
         if !self.target_taken {
             self.take_target().await?;
         }
-        let (job, former) = (&self.job, self.row.detail.back_of);
+        let former = leftover::former(&self.mover.catalog, &self.job).await?;
+        self.leave_target(&former).await?;
+        let detail = self.row.detail.clone();
+        self.step(MoveEvent::Retired, &detail, None).await
+    }
+
+    /// The target is done with the move: no mark of it is there, and its home is no move's any more.
+    async fn leave_target(&mut self, former: &[MoveId]) -> Result<(), MoveError> {
+        let job = &self.job;
         step!(Step::ForgetTargetMarks => {
             leftover::forget_marks(job, &job.target, former).await
         })
         .await?;
         self.at_target(Step::ReleaseTarget, &Change::Release)
-            .await?;
-        let detail = self.row.detail.clone();
-        self.step(MoveEvent::Retired, &detail, None).await
+            .await
+            .map(drop)
     }
 
     /// Whether it is done; not, where a stray stopped it.

@@ -67,7 +67,7 @@ impl Driver {
         target.close().await;
         let job = &self.job;
         step!(Step::Clean => {
-            leftover::delete_rows(job, &tables, HomeState::Incoming).await
+            leftover::delete_rows(job, &tables, HomeState::Incoming, &[]).await
         })
         .await?;
         Ok(())

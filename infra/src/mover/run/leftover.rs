@@ -17,7 +17,6 @@ use crate::catalog::{CatalogError, Leftover, MoveRef, MoveRow};
 use crate::mover::driver::{HOME_CACHED, job_of};
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change, HomeRow};
-use crate::mover::job::Job;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
@@ -59,14 +58,17 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
         () = heard(keep(mover, &left)) => Err(MoveError::Stopped),
         () = mover.stop.cancelled() => Err(MoveError::Stopped),
     };
+    // Nothing of it is needed any more; what cannot be removed costs an empty folder.
+    mover.moves.forget(id);
+    let _ = tokio::fs::remove_dir_all(mover.dir.join(id.to_string())).await;
     match ended {
         Ok(()) => {
-            tracing::info!(%id, pod = left.pod.get(), "the copy that a move left is deleted")
+            tracing::info!(%id, pod = left.pod.get(), "nothing that a move left is there any more")
         }
         Err(MoveError::Stopped) => {}
         Err(error) => {
             let text = error.brief();
-            tracing::warn!(%id, pod = left.pod.get(), "the copy that a move left is still there: {text}");
+            tracing::warn!(%id, pod = left.pod.get(), "what a move left may still be there: {text}");
             if let Err(error) = mover.catalog.note_leftover(&left, &text).await {
                 tracing::warn!(%id, "not noted: {}", shared::error::chain(&error));
             }
@@ -111,15 +113,11 @@ async fn is_silent(mover: &Arc<Mover>, id: MoveId) -> bool {
 async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
     let of_move = mover.catalog.move_row(&MoveRef::Id(left.id)).await?;
     let _turn = mover.clearings.take(left.id, [left.pod; 2]).await;
-    let job = if left.pod == of_move.source {
-        Box::pin(clear_source(mover, left, of_move)).await?
+    if left.pod == of_move.source {
+        Box::pin(clear_source(mover, left, of_move)).await
     } else {
-        Box::pin(clear_target(mover, left, of_move)).await?
-    };
-    mover.moves.leave(job.id, &job.progress);
-    // Nothing of it is needed any more; what cannot be removed costs an empty folder.
-    let _ = tokio::fs::remove_dir_all(&job.dir).await;
-    Ok(())
+        Box::pin(clear_target(mover, left, of_move)).await
+    }
 }
 
 /// A source that was gone and came back.
@@ -127,8 +125,8 @@ async fn clear_source(
     mover: &Arc<Mover>,
     left: &Leftover,
     of_move: MoveRow,
-) -> Result<Job, MoveError> {
-    let (target, former) = (of_move.target, of_move.detail.back_of);
+) -> Result<(), MoveError> {
+    let target = of_move.target;
     // Nothing is asked of the target but its name: the shop may be elsewhere by now.
     let row = MoveRow {
         owner: left.owner,
@@ -150,9 +148,10 @@ async fn clear_source(
         retire::dump_rows(&job, &tables, &dumps, retire::Of::Gone).await
     })
     .await?;
+    let former = leftover::former(&mover.catalog, &job).await?;
     step!(Step::GoneDelete => {
         retire::delete_rows(&job, &tables).await?;
-        leftover::forget_marks(&job, &job.source, former).await
+        leftover::forget_marks(&job, &job.source, &former).await
     })
     .await?;
     session.awake().await?;
@@ -164,8 +163,7 @@ async fn clear_source(
     step!(Step::GoneDone => {
         Ok(mover.catalog.leftover_done(left).await?)
     })
-    .await?;
-    Ok(job)
+    .await
 }
 
 /// The copy of an aborted move.
@@ -173,7 +171,7 @@ async fn clear_target(
     mover: &Arc<Mover>,
     left: &Leftover,
     of_move: MoveRow,
-) -> Result<Job, MoveError> {
+) -> Result<(), MoveError> {
     // The source need not be there: nothing is asked of it but its name.
     let (source, back_of) = (of_move.source, of_move.detail.back_of);
     let row = MoveRow {
@@ -190,8 +188,9 @@ async fn clear_target(
     .await?;
     if let Some(state) = with_rows(home, back_of.is_some()) {
         let tables = discover(&mut session).await?;
+        let former = leftover::former(&mover.catalog, &job).await?;
         step!(Step::LeftoverDelete => {
-            leftover::delete_rows(&job, &tables, state).await
+            leftover::delete_rows(&job, &tables, state, &former).await
         })
         .await?;
     }
@@ -205,8 +204,7 @@ async fn clear_target(
     step!(Step::LeftoverDone => {
         Ok(mover.catalog.leftover_done(left).await?)
     })
-    .await?;
-    Ok(job)
+    .await
 }
 
 /// The state of a target's home that may have rows of an aborted move. One that the move never made `incoming` has none; but

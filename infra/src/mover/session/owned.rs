@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use shared::moves::MoveId;
+
 use super::{COMMIT_LIMIT, Session, bytes, literal, number, text};
 use crate::mover::error::MoveError;
 use crate::mover::job::Job;
@@ -97,6 +99,24 @@ impl Session {
             .first()
             .and_then(|row| bytes(row, 0))
             .map(<[u8]>::to_vec))
+    }
+
+    /// Takes the marks of this move and of former ones away. The mark of this very transaction tells it from others' and goes
+    /// too.
+    pub(crate) async fn forget_marks(
+        &mut self,
+        job: &Job,
+        former: &[MoveId],
+    ) -> Result<(), MoveError> {
+        self.begin_owned(job, "forget").await?;
+        let ids = std::iter::once(&job.id).chain(former);
+        let ids: Vec<String> = ids.map(|id| format!("'{id}'")).collect();
+        let sql = format!(
+            "delete from move_mark where move_id in ({})",
+            ids.join(", ")
+        );
+        self.exec("forget the marks", &sql).await?;
+        self.commit().await
     }
 
     /// Commits, and waits for the acknowledgement. After an error nobody knows whether it is committed: what the mark
