@@ -1,6 +1,7 @@
 //! `observing` and `retiring`: the target sells; the source's copy is kept as it was at the fence, then dumped and
 //! deleted. Whatever changes it meanwhile is a stray: somebody writes past the home.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shared::gtid::GtidSet;
@@ -196,7 +197,15 @@ impl Driver {
         session.close().await;
         let detail = &self.row.detail;
         let from = detail.watched.as_deref().or(detail.fence_gtid.as_deref());
-        let from = set_of(from)?.intersection(&executed);
+        let Ok(from) = set_of(from) else {
+            let text = "the move's record names no set of transactions to look from".to_owned();
+            self.note_unseen(text, &executed).await?;
+            return Ok((
+                Arc::clone(&tables),
+                Tail::source(&self.job, &tables, executed).await?,
+            ));
+        };
+        let from = from.intersection(&executed);
         let tail = match Tail::source(&self.job, &tables, from).await {
             Err(MoveError::Binlog { text, .. }) => {
                 self.note_unseen(text, &executed).await?;

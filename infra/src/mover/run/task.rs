@@ -222,7 +222,8 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
 
 /// A move whose shop changes faster than it can be followed is undone: it would never end.
 fn aborts(row: &MoveRow, error: &MoveError) -> bool {
-    matches!(error, MoveError::Bound(_)) && row.state == MoveState::CatchingUp
+    let follows = matches!(row.state, MoveState::CatchingUp | MoveState::Verifying);
+    follows && matches!(error, MoveError::Bound(_))
 }
 
 /// Waits before the next try. An order to this move is followed at once; what happens to others is no reason to try again:
