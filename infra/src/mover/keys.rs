@@ -140,7 +140,8 @@ impl Keys {
             return Ok(());
         }
         Err(MoveError::Bound(format!(
-            "more rows change than can be followed: the keys that are not applied yet take {} GiB",
+            "more rows change than can be followed: the keys that are not applied yet take {} GiB; move at a calmer time, \
+             or freeze the shop",
             self.spilled >> 30
         )))
     }

@@ -84,7 +84,7 @@ impl Deletion<'_> {
         let found = state.as_deref().unwrap_or("missing");
         Err(MoveError::Refused {
             reasons: vec![format!(
-                "pod {}: the home of shop {} is {found} where it should be {}: no row is deleted; see `podctl move show`",
+                "pod {}: the home of shop {} is {found} where it should be {}: no row is deleted; run `podctl doctor`",
                 self.end.pod,
                 self.job.shop,
                 self.state.as_str()
