@@ -239,7 +239,6 @@ impl Reader<'_> {
             let limit = Limit {
                 rows: Some(wanted),
                 bytes: chunk_bytes,
-                keys: false,
             };
             let range = table.key_range(job.shop, stand.key.as_ref(), None);
             let began = Instant::now();

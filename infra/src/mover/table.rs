@@ -85,8 +85,6 @@ pub(crate) struct Column {
     pub(crate) charset: Option<String>,
     /// The digits of a float that has a fixed number of them: in all, and behind the point.
     pub(crate) digits: Option<(u32, u32)>,
-    /// The most bytes that a value of text or bytes can have.
-    pub(crate) octets: u64,
     /// Whether it may be NULL.
     pub(crate) nullable: bool,
     /// Computed from others, and so never written.
@@ -149,15 +147,6 @@ impl Column {
     }
 }
 
-/// A unique key besides the primary one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unique {
-    /// Its name.
-    pub(crate) name: String,
-    /// Its columns; empty where one is an expression.
-    pub(crate) columns: Vec<usize>,
-}
-
 /// A table of the shop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
@@ -171,8 +160,6 @@ pub(crate) struct Table {
     pub(crate) key: Vec<usize>,
     /// Which of them the key holds in falling order.
     pub(crate) falling: Vec<bool>,
-    /// The other unique keys.
-    pub(crate) uniques: Vec<Unique>,
     /// Average bytes of a row by the table's statistics.
     pub(crate) row_bytes: u64,
     /// The definition, for comparing.

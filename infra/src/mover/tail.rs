@@ -189,7 +189,8 @@ impl Sink for Guard {
             (Some(table), Foreign::Fails) => Err(MoveError::Tampered {
                 pod: self.pod,
                 text: format!(
-                    "transaction {gtid} changed rows of the shop in table {table}, and it is not the mover's"
+                    "transaction {gtid} changed rows of the shop in table {table}, and it is not the mover's; find who \
+                     writes there (the transaction is in that pod's binlog), then `podctl move resume`"
                 ),
             }),
         }
@@ -215,7 +216,6 @@ mod tests {
             columns: Vec::new(),
             key: Vec::new(),
             falling: Vec::new(),
-            uniques: Vec::new(),
             row_bytes: 0,
             shape: crate::mover::table::Shape::default(),
         }

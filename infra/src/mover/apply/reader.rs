@@ -107,7 +107,6 @@ impl Reader {
                 let limit = Limit {
                     rows: None,
                     bytes: enough.saturating_mul(SURPRISE),
-                    keys: false,
                 };
                 let predicate = table.keys_in(job.shop, &wish.keys);
                 let rows = table::read(session, table, &predicate, limit).await?;

@@ -218,7 +218,6 @@ async fn write_table(
     let limit = Limit {
         rows: Some(job.limits.chunk_rows_max),
         bytes: job.limits.chunk_bytes_max.get() as u64,
-        keys: false,
     };
     let (mut count, mut after) = (0, None);
     loop {

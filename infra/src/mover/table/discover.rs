@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use migrations::POD_TABLES_LOCAL;
 use mysql_async::Row;
 
-use super::{Column, Kind, Shape, Table, Unique, named};
+use super::{Column, Kind, Shape, Table, named};
 use crate::mover::error::MoveError;
 use crate::mover::session::{Session, number, text};
 
@@ -67,8 +67,8 @@ const TABLES: &str = "select table_name, engine, avg_row_length from information
     where table_schema = database() and table_type = 'BASE TABLE' order by table_name";
 
 const COLUMNS: &str = "select c.table_name, c.column_name, c.data_type, c.column_type, c.character_set_name, \
-    c.collation_name, c.is_nullable, c.column_default, c.extra, c.generation_expression, c.srs_id, \
-    c.character_octet_length from information_schema.columns c join information_schema.tables t \
+    c.collation_name, c.is_nullable, c.column_default, c.extra, c.generation_expression, c.srs_id \
+    from information_schema.columns c join information_schema.tables t \
     on t.table_schema = c.table_schema and t.table_name = c.table_name and t.table_type = 'BASE TABLE' \
     where c.table_schema = database() order by c.table_name, c.ordinal_position";
 
@@ -223,11 +223,11 @@ fn describe(name: &str, row_bytes: u64, said: &Said, faults: &mut Vec<String>) -
         ));
     }
     let (key, falling) = primary(name, &columns, uniques.get("PRIMARY"), faults)?;
+    others(name, uniques, faults);
     let (table_name, quoted) = named(name);
     Some(Table {
         name: table_name,
         quoted,
-        uniques: others(name, &columns, uniques, faults),
         columns,
         key,
         falling,
@@ -300,13 +300,8 @@ fn primary(
     Some((key, falling))
 }
 
-fn others(
-    name: &str,
-    columns: &[Column],
-    uniques: &BTreeMap<String, Vec<KeyRow>>,
-    faults: &mut Vec<String>,
-) -> Vec<Unique> {
-    let mut found = Vec::new();
+/// The other unique keys: each must be within the shop.
+fn others(name: &str, uniques: &BTreeMap<String, Vec<KeyRow>>, faults: &mut Vec<String>) {
     for (index, parts) in uniques.iter().filter(|(index, _)| *index != "PRIMARY") {
         let first = parts.first().and_then(|part| part.column.as_deref());
         if first != Some(SHOP) {
@@ -315,21 +310,7 @@ fn others(
                  another shop's; put {SHOP} in front of it"
             ));
         }
-        let at = |part: &KeyRow| {
-            columns
-                .iter()
-                .position(|c| Some(&c.name) == part.column.as_ref())
-        };
-        found.push(Unique {
-            name: index.clone(),
-            columns: parts
-                .iter()
-                .map(at)
-                .collect::<Option<_>>()
-                .unwrap_or_default(),
-        });
     }
-    found
 }
 
 /// Plain foreign keys move; those that change rows by themselves do so without a word in the binlog.

@@ -23,8 +23,6 @@ pub(crate) struct Limit {
     pub(crate) rows: Option<u64>,
     /// Bytes; the row that goes over it is the last one, so a larger one goes alone.
     pub(crate) bytes: u64,
-    /// Whether all keys are wanted, not only the last.
-    pub(crate) keys: bool,
 }
 
 /// Rows of one table in the form in which they are loaded.
@@ -38,8 +36,6 @@ pub(crate) struct Rows {
     lines: Bytes,
     /// The key of the last one.
     pub(crate) last: Option<Key>,
-    /// All keys in order, if they were wanted.
-    pub(crate) keys: Vec<Key>,
     /// Whether the bytes' limit ended the reading: there may be more.
     pub(crate) cut: bool,
     /// Values of ENUM columns that are none of the list: each makes a warning when it is loaded.
@@ -164,9 +160,6 @@ pub(crate) async fn read(
             return false;
         }
         rows.push(&plan, &row);
-        if limit.keys {
-            rows.keys.extend(plan.key_of(&row));
-        }
         last = Some(row);
         true
     };

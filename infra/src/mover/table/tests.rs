@@ -13,7 +13,6 @@ fn column(name: &str, kind: Kind, charset: Option<&str>) -> Column {
         data_type: "a type".into(),
         charset: charset.map(str::to_owned),
         digits: None,
-        octets: 0,
         nullable: true,
         generated: false,
     }
@@ -27,7 +26,6 @@ fn table(columns: Vec<Column>, falling: &[usize], key: usize) -> Table {
         key: (0..key).collect(),
         falling: (0..key).map(|at| falling.contains(&at)).collect(),
         columns,
-        uniques: Vec::new(),
         row_bytes: 1,
         shape: Shape::default(),
     }

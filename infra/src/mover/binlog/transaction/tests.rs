@@ -51,7 +51,6 @@ fn column(name: &str, data_type: &str, kind: Kind) -> Column {
         data_type: data_type.into(),
         charset: None,
         digits: None,
-        octets: 0,
         nullable: false,
         generated: ["v", "s"].contains(&name),
     }
@@ -64,7 +63,6 @@ fn table(name: &str, columns: Vec<Column>) -> Table {
         columns,
         key: vec![0, 1],
         falling: vec![false; 2],
-        uniques: Vec::new(),
         row_bytes: 0,
         shape: Shape::default(),
     }

@@ -11,7 +11,6 @@ fn column(data_type: &str, kind: Value) -> Column {
         data_type: data_type.into(),
         charset: None,
         digits: None,
-        octets: 0,
         nullable: false,
         generated: false,
     }

@@ -2,7 +2,7 @@
 
 use mysql_async::Row;
 
-use crate::mover::session::{number, text};
+use crate::mover::session::text;
 use crate::mover::table::{Column, Kind, named};
 
 /// A column's definition as one line.
@@ -66,7 +66,6 @@ pub(super) fn column(row: &Row) -> Option<Column> {
         data_type,
         charset: text(row, 4),
         digits: digits(&column_type),
-        octets: number(row, 11).unwrap_or(0),
         nullable: text(row, 6).as_deref() == Some("YES"),
         generated,
     })
