@@ -19,7 +19,7 @@ pub(in crate::mover) struct Caps {
     shared: Arc<Shared>,
 }
 
-/// What they do, and the keys of `control.toml` that say how many may.
+/// What they do, and the keys of `[moves]` that say how many may.
 #[derive(Debug, Clone, Copy)]
 struct Words {
     from_or_to: &'static str,
@@ -104,14 +104,14 @@ impl Caps {
                     ..
                 } = self.words;
                 return Err(format!(
-                    "{there} moves {from_or_to} pod {pod} {does} already (`{per_pod}` of control.toml)"
+                    "{there} moves {from_or_to} pod {pod} {does} already (`moves.{per_pod}` of fleet.toml)"
                 ));
             }
         }
         if turns.len() >= self.max {
             let Words { does, max, .. } = self.words;
             return Err(format!(
-                "{} moves {does} already (`{max}` of control.toml)",
+                "{} moves {does} already (`moves.{max}` of fleet.toml)",
                 turns.len()
             ));
         }
