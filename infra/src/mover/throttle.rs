@@ -110,7 +110,7 @@ impl Throttle {
             let bound = self.job.limits.throttle_bound;
             if began.elapsed() > bound {
                 return Err(MoveError::Waits(format!(
-                    "held back for {} s because {reason}; mend that, or raise the limit in [moves]",
+                    "held back for {} s because {reason}; mend that, or raise the limit in `[moves]` of fleet.toml",
                     bound.as_secs()
                 )));
             }
@@ -128,7 +128,7 @@ impl Throttle {
             if rest.is_zero() {
                 return Ok(());
             }
-            let reason = "shops sell (`nice_ratio` of control.toml)".to_owned();
+            let reason = "shops sell (`moves.nice_ratio` of fleet.toml)".to_owned();
             self.wait(rest.min(PASS_EVERY), reason).await?;
         }
     }

@@ -84,12 +84,15 @@ impl Comparison<'_> {
             if let Some(reason) = self.throttle.reason() {
                 held += looked.elapsed();
                 if held > limits.throttle_bound {
-                    return Err(MoveError::Waits(format!("held back because {reason}")));
+                    return Err(MoveError::Waits(format!(
+                        "held back for {} s because {reason}; mend that, or raise the limit in `[moves]` of fleet.toml",
+                        limits.throttle_bound.as_secs()
+                    )));
                 }
             }
             if began.elapsed().saturating_sub(held) > limits.converge_bound {
                 return Err(MoveError::Bound(format!(
-                    "the target did not follow the source within {} s while both were compared",
+                    "the target did not follow the source within {} s while both were compared; move at a calmer time, or freeze the shop",
                     limits.converge_bound.as_secs()
                 )));
             }
@@ -231,7 +234,7 @@ async fn settle(
             let since = *ended.get_or_insert_with(Instant::now);
             if since.elapsed() > job.limits.converge_bound {
                 return Err(MoveError::Bound(format!(
-                    "{} keys change faster than they can be compared",
+                    "{} keys change faster than they can be compared; move at a calmer time, or freeze the shop",
                     ledger.len()
                 )));
             }

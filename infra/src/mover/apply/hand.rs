@@ -146,7 +146,7 @@ impl Hand {
             }
             if ledger.len() > TOUCHED_MAX {
                 return Err(MoveError::Bound(format!(
-                    "more than {TOUCHED_MAX} keys changed since they were compared; move at a calmer time"
+                    "more than {TOUCHED_MAX} keys changed since they were compared; move at a calmer time, or freeze the shop"
                 )));
             }
         }
