@@ -24,6 +24,7 @@ mod move_binlog;
 mod move_copy;
 mod move_failpoints;
 mod move_faults;
+mod move_limits;
 mod move_pace;
 mod move_refusals;
 mod move_resumed;
@@ -74,6 +75,7 @@ fn main() -> Result<ExitCode> {
         move_binlog::list(),
         move_copy::list(),
         move_pace::list(),
+        move_limits::list(),
         move_refusals::list(),
         move_resumed::list(),
         move_failpoints::list(),
