@@ -14,11 +14,12 @@ use crate::mover::session::{Session, number};
 /// How often it is looked who still holds the home, once the first is over its time.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Two connections to one primary, opened before anything waits for them.
+/// A connection to a primary, and the one that watches it: where buyers wait it is opened before them, else when it is
+/// needed, which is seldom.
 #[derive(Debug)]
 pub(in crate::mover) struct Door {
     session: Session,
-    watch: Session,
+    watch: Option<Session>,
 }
 
 /// What a change waited for.
@@ -27,15 +28,28 @@ pub(in crate::mover) struct Waited {
     /// How long.
     pub(in crate::mover) time: Duration,
     /// Writes that held the home when it began; only a fence counts them.
-    pub(in crate::mover) in_flight: u64,
+    pub(in crate::mover) in_flight: Option<u64>,
     /// Sessions that were ended.
     pub(in crate::mover) ended: u64,
 }
 
 impl Door {
+    /// For a change that nobody waits for.
     pub(in crate::mover) async fn open(job: &Job, end: &End) -> Result<Self, MoveError> {
+        let session = Session::open(job, end).await?;
+        Ok(Self {
+            session,
+            watch: None,
+        })
+    }
+
+    /// For a fence.
+    pub(in crate::mover) async fn of_fence(job: &Job, end: &End) -> Result<Self, MoveError> {
         let (session, watch) = tokio::try_join!(Session::open(job, end), Session::open(job, end))?;
-        Ok(Self { session, watch })
+        Ok(Self {
+            session,
+            watch: Some(watch),
+        })
     }
 
     /// The connection that changes the home, for what comes after.
@@ -45,7 +59,11 @@ impl Door {
 
     /// Both connections are there, however long they were silent.
     pub(in crate::mover) async fn awake(&mut self) -> Result<(), MoveError> {
-        tokio::try_join!(self.session.awake(), self.watch.awake()).map(drop)
+        self.session.awake().await?;
+        match &mut self.watch {
+            Some(watch) => watch.awake().await,
+            None => Ok(()),
+        }
     }
 
     /// Changes the home, within the fence's bound.
@@ -56,78 +74,104 @@ impl Door {
     ) -> Result<(Option<HomeRow>, Waited), MoveError> {
         let Self { session, watch } = self;
         let bound = job.limits.fence_bound;
-        let own = session.connection_id();
+        let (end, own) = (session.end().clone(), session.connection_id());
         let begun = Instant::now();
         let mut waited = Waited::default();
-        let counts = *change == Change::Fence;
         let work = timeout(bound, home::change(session, job, change));
         let row = tokio::select! {
             biased;
             row = work => row,
             // Ends never.
-            () = look(watch, job, own, counts, &mut waited) => return Err(MoveError::Stopped),
+            () = look(watch, job, &end, own, &mut waited) => return Err(MoveError::Stopped),
         };
         waited.time = begun.elapsed();
         match row {
             Ok(row) => Ok((row?, waited)),
-            Err(_) => Err(MoveError::Waits(format!(
-                "pod {}: the home stayed locked for {} ms ({} writes in flight, {} sessions ended)",
-                watch.end().pod,
-                bound.as_millis(),
-                waited.in_flight,
-                waited.ended
-            ))),
+            Err(_) => {
+                let counted = waited.in_flight;
+                let counted =
+                    counted.map_or_else(String::new, |n| format!("{n} writes in flight, "));
+                Err(MoveError::Waits(format!(
+                    "pod {}: the home stayed locked for {} ms ({counted}{} sessions ended)",
+                    end.pod,
+                    bound.as_millis(),
+                    waited.ended
+                )))
+            }
         }
     }
 
     pub(in crate::mover) async fn close(self) {
         let Self { session, watch } = self;
-        tokio::join!(session.close(), watch.close());
+        session.close().await;
+        if let Some(watch) = watch {
+            watch.close().await;
+        }
     }
 }
 
-/// Counts the writes in flight where that is wanted (the question goes through all locks of the server), then ends those
-/// that take too long. What fails here fails silently: the change itself has its bound.
-async fn look(watch: &mut Session, job: &Job, own: u32, counts: bool, waited: &mut Waited) {
+/// Counts the writes in flight if it is a fence (the question goes through all locks of the server), then ends those that
+/// take too long. What fails here fails silently: the change itself has its bound.
+async fn look(watch: &mut Option<Session>, job: &Job, end: &End, own: u32, waited: &mut Waited) {
     let began = Instant::now();
-    if counts {
-        let count = format!(
-            "select count(*) from performance_schema.data_locks where object_schema = database() \
-             and object_name = 'shop_home' and index_name = 'PRIMARY' and lock_type = 'RECORD' \
-             and lock_status = 'GRANTED' and lock_mode like 'S%' and lock_data = '{}'",
-            job.shop
-        );
-        if let Ok(Some(holders)) = watch.number("count the writes in flight", &count).await {
-            waited.in_flight = holders;
-        }
+    if let Some(watch) = watch {
+        waited.in_flight = in_flight(watch, job).await;
     }
     tokio::time::sleep_until(began + job.limits.fence_kill_after).await;
-    let blockers = format!(
+    loop {
+        let looked = match watch.as_mut().filter(|watch| !watch.is_lost()) {
+            Some(watch) => end_holders(watch, job, own, &mut waited.ended).await,
+            None => match Session::open(job, end).await {
+                Ok(opened) => {
+                    *watch = Some(opened);
+                    continue;
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = looked {
+            tracing::warn!("{}", error.brief());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Transactions of the shop that hold its home.
+async fn in_flight(watch: &mut Session, job: &Job) -> Option<u64> {
+    let count = format!(
+        "select count(*) from performance_schema.data_locks where object_schema = database() \
+         and object_name = 'shop_home' and index_name = 'PRIMARY' and lock_type = 'RECORD' \
+         and lock_status = 'GRANTED' and lock_mode like 'S%' and lock_data = '{}'",
+        job.shop
+    );
+    let counted = watch.number("count the writes in flight", &count).await;
+    counted.ok().flatten()
+}
+
+/// Ends the sessions for whose locks a connection waits.
+async fn end_holders(
+    watch: &mut Session,
+    job: &Job,
+    own: u32,
+    ended: &mut u64,
+) -> Result<(), MoveError> {
+    let holders = format!(
         "select distinct holder.processlist_id from performance_schema.data_lock_waits w \
          join performance_schema.threads waiter on waiter.thread_id = w.requesting_thread_id \
          join performance_schema.threads holder on holder.thread_id = w.blocking_thread_id \
          where waiter.processlist_id = {own} and holder.processlist_id <> {own}"
     );
-    loop {
-        match watch.rows("look who holds the home", &blockers).await {
-            Ok(rows) => {
-                for id in rows.iter().filter_map(|row| number(row, 0)) {
-                    tracing::warn!(
-                        shop = job.shop.get(),
-                        session = id,
-                        "a transaction that holds the home is ended"
-                    );
-                    if watch
-                        .exec("end a session", &format!("kill {id}"))
-                        .await
-                        .is_ok()
-                    {
-                        waited.ended += 1;
-                    }
-                }
-            }
-            Err(error) => tracing::warn!("{}", error.brief()),
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
+    let rows = watch.rows("look who holds the home", &holders).await?;
+    for id in rows.iter().filter_map(|row| number(row, 0)) {
+        let shop = job.shop.get();
+        tracing::warn!(
+            shop,
+            session = id,
+            "a transaction that holds the home is ended"
+        );
+        // It may have ended by itself.
+        let kill = watch.exec("end a session", &format!("kill {id}")).await;
+        *ended += u64::from(kill.is_ok());
     }
+    Ok(())
 }

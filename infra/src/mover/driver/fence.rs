@@ -127,7 +127,7 @@ impl Driver {
     /// Closes the fence and hands the shop over.
     pub(super) async fn hand_over(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         let (door, target) = tokio::try_join!(
-            Door::open(&self.job, &self.job.source),
+            Door::of_fence(&self.job, &self.job.source),
             Session::open(&self.job, &self.job.target)
         )?;
         let mut lines = Lines { door, target };
@@ -313,7 +313,7 @@ impl Queue {
 }
 
 fn note_fence(record: &mut crate::api::MoveRecord, waited: Waited, applied: u64) {
-    record.writes_in_flight = Some(waited.in_flight);
+    record.writes_in_flight = waited.in_flight;
     record.tail_keys = Some(applied);
     record.drain_ms = u64::try_from(waited.time.as_millis()).ok();
     record.writes_ended = waited.ended;

@@ -158,9 +158,11 @@ impl Driver {
         if !self.target_taken {
             self.take_target().await?;
         }
-        // A lifted hand-over may have left it `ready`.
-        self.at_target(Step::Incoming, &Change::Incoming).await?;
-        self.incoming = Some(Instant::now());
+        if self.incoming.is_none() {
+            // A lifted hand-over may have left it `ready`.
+            self.at_target(Step::Incoming, &Change::Incoming).await?;
+            self.incoming = Some(Instant::now());
+        }
         self.ready = true;
         if let Some(hands) = &mut self.hands {
             hands.job.owner = self.job.owner;

@@ -3,6 +3,7 @@
 
 use shared::home::HomeState;
 use shared::moves::MoveEvent;
+use tokio::time::Instant;
 
 use super::Driver;
 use crate::catalog::MoveDetail;
@@ -26,6 +27,7 @@ impl Driver {
         self.tables = Some(tables.into());
         self.job.progress.expects(estimate.rows, estimate.bytes);
         self.at_target(Step::Incoming, &Change::Incoming).await?;
+        self.incoming = Some(Instant::now());
         // What an earlier try noted is about rows that are gone.
         let mut detail = MoveDetail {
             source_from: None,
