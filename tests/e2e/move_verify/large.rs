@@ -57,7 +57,7 @@ pub(super) async fn run(
     fleet.on_both(TABLE).await?;
     let shop = fleet.shop(1).await?;
     shop.product("Beside it", "1.00", 1).await?;
-    let moved = moved(fleet, points, &shop, rows, moved_max).await;
+    let moved = Box::pin(moved(fleet, points, &shop, rows, moved_max)).await;
     fleet.on_both("drop table x_large").await?;
     moved
 }
