@@ -1,7 +1,8 @@
 //! The control server's client: what the command line, apply and the tests' commands speak through.
 //!
 //! A `GET`, and a call that carries an idempotency key, is tried again a few times; anything else is sent once, and to the
-//! next address only when no connection came about, so that it cannot be done twice.
+//! next address only when no connection came about, so that it cannot be done twice. A `GET` goes on to the next one also
+//! when a server is silent, and gives each its share of the time.
 
 use std::time::Duration;
 
@@ -54,7 +55,6 @@ impl Control {
             .collect::<Result<_, _>>()?;
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(timeout)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
@@ -118,35 +118,63 @@ impl Control {
         }
     }
 
-    /// One try: the first address that takes a connection gets it.
+    /// One try: the first address that takes a connection gets it; of what only reads, the first one that answers.
     async fn once(&self, call: &Call, path: &Path<'_>) -> Result<Answer, Error> {
-        let mut unreachable = None;
+        let mut failed = None;
         for base in &self.urls {
-            let mut request = self
-                .http
-                .request(call.method.clone(), path.on(base))
-                .bearer_auth(self.token.expose_secret());
-            if let Some(key) = call.key {
-                request = request.header("idempotency-key", key.to_string());
-            }
-            if let Some(body) = &call.body {
-                request = request
-                    .header(http::header::CONTENT_TYPE, "application/json")
-                    .body(body.clone());
-            }
-            match request.send().await {
-                Ok(response) => return self.read(&call.method, base, response).await,
-                Err(error) if error.is_connect() => unreachable = Some(error),
-                Err(error) => return Err(self.broken(&call.method, base, &error)),
+            match self.ask(call, path, base).await {
+                Err(error) if call.goes_on(&error) => {
+                    // One that is silent is told of before others that are not there.
+                    let unreachable = matches!(failed, None | Some(Error::Unreachable { .. }));
+                    failed = if unreachable { Some(error) } else { failed };
+                }
+                answer => return answer,
             }
         }
-        Err(match unreachable {
-            Some(error) => Error::Unreachable {
+        Err(match failed {
+            Some(Error::Unreachable { why, .. }) => Error::Unreachable {
                 urls: self.addresses(),
-                why: cause(&error),
+                why,
             },
+            Some(error) => error,
             None => Error::NoAddress,
         })
+    }
+
+    /// Asks one server.
+    async fn ask(&self, call: &Call, path: &Path<'_>, base: &Url) -> Result<Answer, Error> {
+        let patience = self.patience(&call.method);
+        let mut request = self
+            .http
+            .request(call.method.clone(), path.on(base))
+            .timeout(patience)
+            .bearer_auth(self.token.expose_secret());
+        if let Some(key) = call.key {
+            request = request.header("idempotency-key", key.to_string());
+        }
+        if let Some(body) = &call.body {
+            request = request
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(body.clone());
+        }
+        match request.send().await {
+            Ok(response) => self.read(&call.method, base, response).await,
+            Err(error) if error.is_connect() => Err(Error::Unreachable {
+                urls: base.to_string(),
+                why: cause(&error),
+            }),
+            Err(error) => Err(self.broken(&call.method, base, &error)),
+        }
+    }
+
+    /// How long one server may take. What only reads asks all of them within the whole time.
+    fn patience(&self, method: &Method) -> Duration {
+        let asked = if *method == Method::GET {
+            self.urls.len()
+        } else {
+            1
+        };
+        self.timeout / u32::try_from(asked).unwrap_or(u32::MAX)
     }
 
     async fn read(
@@ -186,7 +214,7 @@ impl Control {
         if source.is_timeout() {
             return Error::Timeout {
                 url,
-                after: self.timeout,
+                after: self.patience(method),
                 changes,
             };
         }
@@ -211,6 +239,20 @@ impl Call {
             method,
             body: None,
             key: None,
+        }
+    }
+
+    /// Whether the next server may be asked after this: nothing was sent, or nothing can be done twice.
+    fn goes_on(&self, error: &Error) -> bool {
+        match error {
+            Error::Unreachable { .. } => true,
+            Error::Timeout { .. } | Error::Broken { .. } => self.method == Method::GET,
+            Error::NoAddress
+            | Error::Address { .. }
+            | Error::Client(_)
+            | Error::Encode(_)
+            | Error::Refused(_)
+            | Error::Nonsense { .. } => false,
         }
     }
 }
@@ -283,39 +325,4 @@ impl<'a> Path<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reference_cannot_leave_its_segment() {
-        let base = Url::parse("http://127.0.0.1:7000").unwrap();
-        let path = Path::of(&["shops", "a/../../b?x#y"]).query("limit", Some("2&3".into()));
-        assert_eq!(
-            path.on(&base).as_str(),
-            "http://127.0.0.1:7000/v1/shops/a%2F..%2F..%2Fb%3Fx%23y?limit=2%263"
-        );
-    }
-
-    #[test]
-    fn an_address_that_cannot_work_says_why() {
-        for (text, part) in [
-            ("https://control.example", "tunnel"),
-            ("127.0.0.1:7000", "must look like"),
-            ("control", "must look like"),
-        ] {
-            let error = parse_url(text).unwrap_err().to_string();
-            assert!(error.contains(part) && error.contains(text), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_problem_is_kept_and_anything_else_is_nonsense() {
-        let base = Url::parse("http://127.0.0.1:7000").unwrap();
-        let body = br#"{"type":"urn:podhost:problem:conflict","title":"T","status":409,
-            "detail":"the handle is taken","field":"handle"}"#;
-        let error = refusal(&base, StatusCode::CONFLICT, body);
-        assert_eq!(error.to_string(), "the handle is taken (field `handle`)");
-        let error = refusal(&base, StatusCode::BAD_GATEWAY, b"<html>");
-        assert!(error.to_string().contains("502"), "{error}");
-    }
-}
+mod tests;
