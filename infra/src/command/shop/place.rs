@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
-use shared::PodId;
 
 use super::known;
-use crate::api::{MoveCheck, MoveNew, Pin, PinPut, Pod, PodStatus, Shop};
+use crate::api::{Move, MoveCheck, MoveNew, Pin, PinPut, Pod, PodStatus, Shop};
 use crate::cli::{MoveHow, PodAdd, ShopIsolate, ShopMove, ShopPin};
 use crate::client::Control;
 use crate::command::pod::or_known_pods;
 use crate::command::{Context, fleet, moves};
+use crate::fleet_file::PodWish;
 use crate::output::{facts, note, table};
+
+/// A refusal may be one pod's business; what several say is the shop's. Each is asked for some seconds.
+const PODS_ASKED: usize = 3;
 
 /// `podctl shop move`.
 pub(super) async fn move_to(cx: &Context, control: &Control, wish: ShopMove) -> anyhow::Result<()> {
@@ -45,10 +48,14 @@ fn order(shop: String, to: String, how: &MoveHow) -> MoveNew {
 
 async fn begin(cx: &Context, control: &Control, new: &MoveNew, watch: bool) -> anyhow::Result<()> {
     let begun = control.move_begin(new).await?;
+    follow(cx, control, &begun, watch).await
+}
+
+async fn follow(cx: &Context, control: &Control, begun: &Move, watch: bool) -> anyhow::Result<()> {
     if watch {
-        return moves::watch::to_arrival(cx, control, &begun).await;
+        return moves::watch::to_arrival(cx, control, begun).await;
     }
-    Ok(cx.out.result(&begun, |it| {
+    Ok(cx.out.result(begun, |it| {
         format!(
             "{}\nfollow it with `podctl move watch {}`",
             moves::print::headline(it),
@@ -130,6 +137,7 @@ pub(super) async fn isolate(
             pin.name
         );
     }
+    let mut added = None;
     let target = match empty_pod(&shop, &pods) {
         Some(pod) => {
             if pod.max_shops > 1 {
@@ -140,10 +148,59 @@ pub(super) async fn isolate(
             }
             pod.id
         }
-        None => add_pod(cx, &shop).await?,
+        None => {
+            try_elsewhere(control, &shop, &pods, &how).await?;
+            let pod = add_pod(cx, &shop).await?;
+            added = Some(pod.name);
+            pod.id
+        }
     };
     let new = order(shop.id.to_string(), target.to_string(), &how);
-    begin(cx, control, &new, how.watch).await
+    let begun = control.move_begin(&new).await.map_err(|error| {
+        let refused = anyhow!(error);
+        match &added {
+            Some(pod) => refused.context(format!(
+                "pod {pod} was added for {0} and stays, empty; when what follows is mended, `podctl shop isolate {0}` takes it",
+                shop.handle
+            )),
+            None => refused,
+        }
+    })?;
+    follow(cx, control, &begun, how.watch).await
+}
+
+/// What refuses any move of the shop must not cost a new pod first: asked of other pods, of which one will do.
+async fn try_elsewhere(
+    control: &Control,
+    shop: &Shop,
+    pods: &[Pod],
+    how: &MoveHow,
+) -> anyhow::Result<()> {
+    let mut refused = None;
+    for pod in pods.iter().filter(|pod| takes(shop, pod)).take(PODS_ASKED) {
+        let new = order(shop.id.to_string(), pod.id.to_string(), how);
+        match control.move_check(&new).await {
+            Ok(_) => return Ok(()),
+            Err(error) => refused = Some((pod, error)),
+        }
+    }
+    let Some((pod, error)) = refused else {
+        return Ok(());
+    };
+    let handle = &shop.handle;
+    Err(anyhow!(error).context(format!(
+        "no pod is empty, and none is added: {handle} could not move to {} either. If that is for that pod's sake alone, \
+         `podctl pod add`, then `podctl shop isolate {handle}`",
+        pod.name
+    )))
+}
+
+/// Whether the shop could be there, as far as that is the pod's business.
+fn takes(shop: &Shop, pod: &Pod) -> bool {
+    pod.id != shop.pod.id
+        && pod.status == PodStatus::Active
+        && pod.shops < pod.max_shops
+        && shop.region.as_ref().is_none_or(|r| *r == pod.region)
 }
 
 /// A shop that is on its way is asked for again when it has arrived.
@@ -172,7 +229,7 @@ fn empty_pod<'a>(shop: &Shop, pods: &'a [Pod]) -> Option<&'a Pod> {
 }
 
 /// Adds one with room for this shop alone.
-async fn add_pod(cx: &Context, shop: &Shop) -> anyhow::Result<PodId> {
+async fn add_pod(cx: &Context, shop: &Shop) -> anyhow::Result<PodWish> {
     if cx.is_remote() {
         bail!("no pod is empty; add one where the fleet runs (`podctl pod add`), then repeat this");
     }
@@ -185,7 +242,7 @@ async fn add_pod(cx: &Context, shop: &Shop) -> anyhow::Result<PodId> {
         class: None,
         max_shops: Some(1),
     };
-    fleet::add(cx, wish).await.map(|pod| pod.id).map_err(|e| {
+    fleet::add(cx, wish).await.map_err(|e| {
         anyhow!(e).context(format!(
             "the pod for {0} could not be added; when `podctl apply` has brought it up, repeat `podctl shop isolate {0}`",
             shop.handle
@@ -217,6 +274,8 @@ pub(super) async fn unpin(cx: &Context, control: &Control, shop: &str) -> anyhow
 
 #[cfg(test)]
 mod tests {
+    use shared::PodId;
+
     use super::*;
 
     fn pod(id: u64, region: &str, status: PodStatus, shops: u64) -> Pod {
@@ -255,5 +314,24 @@ mod tests {
         assert_eq!(id(None), Some(3));
         assert_eq!(id(Some("eu")), Some(4));
         assert_eq!(id(Some("asia")), None);
+    }
+
+    #[test]
+    fn only_a_pod_that_could_take_the_shop_is_asked_before_one_is_added() {
+        let full = pod(3, "eu", PodStatus::Active, 5);
+        let pods = [
+            pod(1, "eu", PodStatus::Active, 2),
+            pod(2, "eu", PodStatus::Draining, 1),
+            full,
+            pod(4, "us", PodStatus::Active, 1),
+            pod(5, "eu", PodStatus::Active, 1),
+        ];
+        let asked = |region| {
+            let shop = shop(region);
+            let taken = pods.iter().filter(|pod| takes(&shop, pod));
+            taken.map(|pod| pod.id.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(None), [4, 5]);
+        assert_eq!(asked(Some("eu")), [5]);
     }
 }
