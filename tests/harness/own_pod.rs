@@ -14,8 +14,8 @@ use toml::{Table, Value};
 use crate::process::{Process, binary, free_port};
 use crate::{Fleet, PodDoor, wait_until};
 
-/// Connections, start-up checks, first health look.
-const READY_MAX: Duration = Duration::from_secs(20);
+/// Connections, start-up checks, first health look, on a machine that has more to do.
+const READY_MAX: Duration = Duration::from_secs(45);
 /// A free port may be taken between the look and the use.
 const PORT_TRIES: u32 = 3;
 

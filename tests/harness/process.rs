@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait_until;
 
+/// What is killed gives its memory back first: a database server has some hundred megabytes.
+const KILLED_MAX: Duration = Duration::from_secs(20);
+
 /// The folder of the built binaries: a test is in its `deps`, a bench in itself.
 pub fn bin_dir() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("find the test binary")?;
@@ -62,7 +65,7 @@ impl Process {
     /// SIGKILL, and waits until it is gone.
     pub async fn kill(self) -> Result<()> {
         self.signal(Signal::KILL)?;
-        self.gone(Duration::from_secs(5)).await
+        self.gone(KILLED_MAX).await
     }
 
     /// SIGTERM.
