@@ -159,14 +159,15 @@ pub(super) async fn append_taken(
 
 /// Forgets the oldest that are not among the first, where there are too many, and counts them with the move.
 async fn leave_out(change: &mut Change<'_>, id: MoveId) -> Result<(), CatalogError> {
-    // Both ends of the gap by the index alone; without a gap the second one is before the first.
+    // Both ends of the gap by the index alone; with few events there is nothing between them.
     let gone = sqlx::query(
-        "delete from move_event where move = $1 \
-         and sequence > (select sequence from move_event where move = $1 order by sequence limit 1 offset $2) \
-         and sequence <= (select sequence from move_event where move = $1 order by sequence desc limit 1 offset $3)",
+        "delete from move_event where move = $1 and sequence > (select max(f.sequence) from \
+         (select sequence from move_event where move = $1 order by sequence limit $2) f) \
+         and sequence < (select min(l.sequence) from \
+         (select sequence from move_event where move = $1 order by sequence desc limit $3) l)",
     )
     .bind(id.to_string())
-    .bind(i64::from(MOVE_EVENTS_FIRST - 1))
+    .bind(i64::from(MOVE_EVENTS_FIRST))
     .bind(i64::from(MOVE_EVENTS_MAX - MOVE_EVENTS_FIRST))
     .execute(change.conn())
     .await?
