@@ -73,9 +73,11 @@ pub(crate) const FROM_SWITCH: [&str; 13] = [
     "release-source",
     "retired",
 ];
-/// Steps of a failover under a move and of a source that is gone for good: they have tests of their own.
-const ELSEWHERE: [&str; 6] = [
+/// Steps of a failover under a move, of a comparison that takes long, and of a source that is gone for good: they have tests
+/// of their own.
+const ELSEWHERE: [&str; 7] = [
     "primary-changed",
+    "note-compared",
     "gone-mark",
     "gone-dump",
     "gone-delete",

@@ -31,9 +31,7 @@ const GOES_ON: &str = "the comparison goes on after what an earlier run compared
 /// the two of them: what was altered behind their backs is put in order, and counted, on both sides of the kill.
 async fn inv3_a_comparison_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
     let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
-    for server in [&source, &target] {
-        server.run(TABLE).await?;
-    }
+    fleet.on_both(TABLE).await?;
     let moves = [
         ("note_every", Value::from("100ms")),
         ("chunk_rows_min", Value::from(1)),
@@ -44,10 +42,7 @@ async fn inv3_a_comparison_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
     let moved = moved(fleet, &points, (&source, &target)).await;
     fleet.without_own_failpoints(points).await?;
     moved?;
-    for server in [&source, &target] {
-        server.run("drop table x_long").await?;
-    }
-    Ok(())
+    fleet.on_both("drop table x_long").await
 }
 
 async fn moved(
@@ -55,14 +50,11 @@ async fn moved(
     points: &OwnFailPoints,
     (source, target): (&Server, &Server),
 ) -> Result<()> {
-    let shop = fleet.shop(1).await?;
-    source
-        .run(&format!(
-            "set cte_max_recursion_depth = {ROWS}; insert into x_long with recursive n as \
-             (select 1 i union all select i + 1 from n where i < {ROWS}) select {}, i, sha2(i, 224) from n",
-            shop.id
-        ))
-        .await?;
+    let rows = format!(
+        "set cte_max_recursion_depth = {ROWS}; insert into x_long with recursive n as \
+         (select 1 i union all select i + 1 from n where i < {ROWS}) select {{shop}}, i, sha2(i, 224) from n"
+    );
+    let shop = fleet.shop_with_rows(&rows).await?;
     let trade = Trade::start(&shop, CREW).await?;
     let control = ControlDoor::of(fleet).await?;
     points.set(shop.id, "compare.before", "stop")?;
