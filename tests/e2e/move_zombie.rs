@@ -105,7 +105,7 @@ async fn refused(own: &OwnControl, since: usize, case: &Case, id: &str) -> Resul
     wait_until(&what, ENDS_MAX, async || {
         let log = own.log();
         let mut late = log.get(since..).unwrap_or_default().lines();
-        let ends = |line: &str| line.contains("verdict=") || line.contains("still there");
+        let ends = |line: &str| line.contains("verdict=") || line.contains("what a move left");
         ensure!(
             late.any(|line| line.contains(id) && ends(line)),
             "its log does not say so"
