@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use futures::future::{select_all, try_join_all};
 use shared::moves::MoveState;
 use sqlx::{AssertSqlSafe, Executor};
+use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX};
 use tests::mysql::text;
 use tests::{Fleet, Server, Shop, wait_until};
@@ -15,9 +16,12 @@ use super::{says, shop_with_rows, tidy_up};
 
 /// Writers; each has rows of its own.
 const WRITERS: u32 = 4;
-/// Rows of each, all changed by each of its transactions, and those between two of them, which no range locks.
-const ROWS_EACH: u32 = 400;
+/// Rows of each, all changed by each of its transactions: more than the move is content with, and few enough to be read again
+/// as fast as they are written, or nearly. And how far apart they are: no range locks another's.
+const ROWS_EACH: u32 = 60;
 const APART: u32 = 1_000;
+/// Where the move is held until they write: what they did before would only make its first look long.
+const HELD_AT: &str = "catch-up.before";
 /// The lock that the test holds for as long as they shall write.
 const LOCK: &str = "x_pace_writes";
 /// Waited for inside of a server, where no machine is too slow for them: between two of a writer's transactions there is no
@@ -34,8 +38,8 @@ const WRITER: &str =
       commit;
     end while;
   end";
-/// Their last transactions, and the copy's, on a machine that has more to do.
-const QUIET_MAX: Duration = Duration::from_secs(60);
+/// Until the mover has given up, and until what it left is deleted, on a machine that has more to do.
+const ENDS_MAX: Duration = Duration::from_secs(180);
 
 /// Writers change some thousand rows a second while a move is content with very few: it ends by itself, says why, and leaves
 /// nothing behind; the shop has sold all the while and goes on.
@@ -50,26 +54,30 @@ pub(super) async fn a_shop_that_is_never_caught_up_with_stays_and_sells(
             ("replica_lag_max", Value::from("1h")),
         ])
         .await?;
-    let done = never_caught_up(fleet).await;
+    let done = Box::pin(never_caught_up(fleet, &points)).await;
     let source = fleet.primary(1).await?;
     source.run("drop procedure if exists x_pace_write").await?;
     tidy_up(fleet, points).await?;
     done
 }
 
-async fn never_caught_up(fleet: &Fleet) -> Result<()> {
+async fn never_caught_up(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
     let shop = shop_with_rows(fleet).await?;
     let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
     source.run(WRITER).await?;
     let control = ControlDoor::of(fleet).await?;
+    points.set(shop.id, HELD_AT, "stop")?;
+    let id = fleet.order_move(&shop, 2).await?;
+    points.happens(shop.id, HELD_AT, MOVED_MAX).await?;
     let mut lock = source.connect().await?;
     text(&mut lock, &format!("select get_lock('{LOCK}', 0)")).await?;
     let writers: Vec<_> = (0..WRITERS)
         .map(|number| tokio::spawn(write(source.clone(), shop.clone(), number)))
         .collect();
     let moving = async {
-        let id = fleet.order_move(&shop, 2).await?;
-        control.reaches(id, &[MoveState::Aborted], MOVED_MAX).await
+        all_write(&source, &shop).await?;
+        points.go_on(shop.id, HELD_AT);
+        control.reaches(id, &[MoveState::Aborted], ENDS_MAX).await
     };
     let mut writers = select_all(writers);
     let aborted = tokio::select! {
@@ -95,7 +103,7 @@ async fn never_caught_up(fleet: &Fleet) -> Result<()> {
         source.home(shop.id).await? == ("serving".to_owned(), 1),
         "the source's home"
     );
-    wait_until("the target's rows are gone", QUIET_MAX, async || {
+    wait_until("the target's rows are gone", ENDS_MAX, async || {
         let left = target.rows("x_pace", shop.id).await?;
         ensure!(left == 0, "{left} rows are left");
         Ok(())
@@ -104,6 +112,21 @@ async fn never_caught_up(fleet: &Fleet) -> Result<()> {
     // With nobody who writes like that it goes.
     let moved = fleet.move_shop(&shop, 2).await?;
     fleet.finish_move(moved.id).await.map(drop)
+}
+
+/// Returns when each writer has written.
+async fn all_write(source: &Server, shop: &Shop) -> Result<()> {
+    let written = format!(
+        "select count(*) from x_pace where shop_id = {} and n > 0",
+        shop.id
+    );
+    wait_until("all of them write", MOVED_MAX, async || {
+        let written = source.number(&written).await?;
+        let all = i64::from(WRITERS * ROWS_EACH);
+        ensure!(written == all, "{written} rows of {all} are changed");
+        Ok(())
+    })
+    .await
 }
 
 /// Writes until a fence, or the end of the lock.
