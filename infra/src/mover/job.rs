@@ -43,7 +43,8 @@ pub(crate) struct Job {
     pub(crate) limits: Arc<MoveLimits>,
     /// Counters that an operator watches.
     pub(crate) progress: Arc<Progress>,
-    /// Cancelled when this run shall end: an order, a lost lease, the end of the server. Whatever waits looks at it.
+    /// Cancelled when this run ends: by an order, a lost lease, or the end of the server, which ends a fence first. Whatever
+    /// waits looks at it.
     pub(crate) stop: CancellationToken,
 }
 
