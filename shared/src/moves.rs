@@ -122,7 +122,7 @@ pub enum ResumePoint {
     Preparing,
     /// With the chunks that are left.
     Copying,
-    /// With the changed keys. What was compared before the stop is compared again.
+    /// With the changed keys. A comparison goes on where it was.
     CatchingUp,
     /// With the deletion of the source's copy.
     Retiring,

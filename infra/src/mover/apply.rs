@@ -159,7 +159,8 @@ impl Applier {
                 .catch_up(&seen, &self.ledger, &self.applied, Some(&self.throttle))
                 .await?;
             let took = began.elapsed();
-            if self.touched() > SETTLED_FEW || self.ledger.unsettled() > 0 {
+            let few = limits.fence_keys_max.min(SETTLED_FEW as u64);
+            if self.touched() as u64 > few || self.ledger.unsettled() > 0 {
                 self.settle_some().await?;
             }
             let left = self.hand.pending().saturating_add(self.touched() as u64);
