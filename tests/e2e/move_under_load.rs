@@ -212,7 +212,7 @@ async fn inv3_a_target_starts_from_what_its_source_had_at_the_fence(fleet: &Flee
     fleet.without_own_failpoints(points).await?;
     trips?;
     close([trade], false).await?;
-    settled(&ControlDoor::of(fleet).await?, &shop).await
+    settled(&ControlDoor::of(fleet).await?, &shop, MOVED_WITH_KILLS_MAX).await
 }
 
 async fn stopped_when_ready(
@@ -284,14 +284,13 @@ async fn inv3_two_shops_pass_each_other_under_load(fleet: &Fleet) -> Result<()> 
     }
     close(trades, false).await?;
     let control = ControlDoor::of(fleet).await?;
-    try_join(settled(&control, &a), settled(&control, &b))
-        .await
-        .map(drop)
+    let settle = |shop| settled(&control, shop, MOVED_WITH_KILLS_MAX);
+    try_join(settle(&a), settle(&b)).await.map(drop)
 }
 
 /// Finishes a move, however often the control server is killed meanwhile.
-async fn ended(control: &ControlDoor, id: MoveId) -> Result<()> {
-    wait_until("a move is over", MOVED_WITH_KILLS_MAX, async || {
+async fn ended(control: &ControlDoor, id: MoveId, deadline: Duration) -> Result<()> {
+    wait_until("a move is over", deadline, async || {
         let now = control.show(id).await?;
         match now.state {
             MoveState::Done => return Ok(()),
@@ -314,10 +313,12 @@ async fn ended(control: &ControlDoor, id: MoveId) -> Result<()> {
 }
 
 /// No move of a shop is left that holds anything: for tests that come after on the same fleet.
-async fn settled(control: &ControlDoor, shop: &Shop) -> Result<()> {
+async fn settled(control: &ControlDoor, shop: &Shop, deadline: Duration) -> Result<()> {
     for moving in control.of_shop(shop.id).await? {
         match moving.state {
-            MoveState::Observing | MoveState::Retiring => ended(control, moving.id).await?,
+            MoveState::Observing | MoveState::Retiring => {
+                ended(control, moving.id, deadline).await?
+            }
             MoveState::Done | MoveState::Aborted => {}
             MoveState::Preparing
             | MoveState::Copying

@@ -15,20 +15,42 @@ use tests::{Fleet, Shop, wait_until};
 
 use super::{MOVED_WITH_KILLS_MAX, SOME, close, ended, has_no_strays, other, settled};
 
-/// How long the short test kills.
-const KILLS_SHORT: Duration = Duration::from_secs(30);
+/// A time in which anything is killed while shops move.
+#[derive(Clone, Copy)]
+struct Kills {
+    how_long: Duration,
+    /// Between two kills, from and to.
+    pauses: (Duration, Duration),
+    /// Who trades at each shop.
+    crew: Crew,
+    /// What a move may take.
+    moved_max: Duration,
+}
 
-/// How long the long one does, unless [`SOAK`] says otherwise.
-const KILLS_LONG: Duration = Duration::from_secs(3_600);
+/// The short test: after it moves end in peace.
+const SHORT: Kills = Kills {
+    how_long: Duration::from_secs(30),
+    pauses: (Duration::from_millis(1_500), Duration::from_secs(6)),
+    crew: Crew { buyers: 4, ..CREW },
+    moved_max: MOVED_WITH_KILLS_MAX,
+};
+
+/// The long one, for as long as [`SOAK`] says if it is set. Moves must arrive between its kills. All that its shops sell in an
+/// hour is copied, compared and deleted again and again, with rests beside shops that sell: so they trade slower, and a move
+/// may take longer in the end.
+const LONG: Kills = Kills {
+    how_long: Duration::from_secs(3_600),
+    pauses: (Duration::from_secs(2), Duration::from_secs(14)),
+    crew: Crew {
+        buyers: 4,
+        pause: Duration::from_millis(150),
+        ..CREW
+    },
+    moved_max: Duration::from_secs(900),
+};
 
 /// Seconds for which the long one kills.
 const SOAK: &str = "PODHOST_TEST_SOAK";
-
-/// Between two kills of the short test, after which moves end in peace.
-const PAUSES_SHORT: (Duration, Duration) = (Duration::from_millis(1_500), Duration::from_secs(6));
-
-/// Between two kills of the long one, in which moves must arrive in between.
-const PAUSES_LONG: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(14));
 
 /// States in which the control server is killed, and where a move is held for that: a quick one would be in the next by the
 /// time that the signal comes.
@@ -120,36 +142,27 @@ async fn begun(control: &ControlDoor, shop: &Shop, to: u32) -> Result<MoveId> {
 pub(super) async fn inv3_kills_at_random_during_moves_lose_and_double_nothing(
     fleet: &Fleet,
 ) -> Result<()> {
-    kills_at_random(fleet, KILLS_SHORT, PAUSES_SHORT).await
+    kills_at_random(fleet, SHORT).await
 }
 
 /// The same for an hour, with a fleet of its own.
 pub(super) async fn an_hour_of_moves_and_kills_loses_and_doubles_nothing() -> Result<()> {
     let how_long = match std::env::var(SOAK) {
         Ok(text) => Duration::from_secs(text.parse().with_context(|| format!("{SOAK}={text}"))?),
-        Err(_) => KILLS_LONG,
+        Err(_) => LONG.how_long,
     };
     let fleet = Fleet::start().await?;
-    kills_at_random(&fleet, how_long, PAUSES_LONG).await?;
+    kills_at_random(&fleet, Kills { how_long, ..LONG }).await?;
     fleet.stop().await
 }
 
-async fn kills_at_random(
-    fleet: &Fleet,
-    how_long: Duration,
-    pauses: (Duration, Duration),
-) -> Result<()> {
+async fn kills_at_random(fleet: &Fleet, kills: Kills) -> Result<()> {
     let seed = killer::seed()?;
-    let killed = kills_with(fleet, how_long, pauses, seed).await;
+    let killed = kills_with(fleet, kills, seed).await;
     killed.with_context(|| format!("the same kills again: {SEED}={seed}"))
 }
 
-async fn kills_with(
-    fleet: &Fleet,
-    how_long: Duration,
-    pauses: (Duration, Duration),
-    seed: u64,
-) -> Result<()> {
+async fn kills_with(fleet: &Fleet, kills: Kills, seed: u64) -> Result<()> {
     let shops = [
         fleet.shop(1).await?,
         fleet.shop(2).await?,
@@ -159,19 +172,18 @@ async fn kills_with(
     let control = ControlDoor::of(fleet).await?;
     let mut trades = Vec::new();
     for shop in &shops {
-        let crew = Crew { buyers: 4, ..CREW };
-        trades.push(Trade::start(shop, crew).await?);
+        trades.push(Trade::start(shop, kills.crew).await?);
     }
-    let until = Instant::now() + how_long;
+    let until = Instant::now() + kills.how_long;
     let wander = async {
         // Two shops, as a rule in opposite directions; the other two are their neighbours.
         let (one, two) = tokio::join!(
-            wander(&control, &shops[0], 1, until, seed),
-            wander(&control, &shops[1], 2, until, !seed)
+            wander(&control, &shops[0], 1, (until, kills.moved_max), seed),
+            wander(&control, &shops[1], 2, (until, kills.moved_max), !seed)
         );
         Ok((one?, two?))
     };
-    let killer = Killer::of_everything(seed, pauses, until);
+    let killer = Killer::of_everything(seed, kills.pauses, until);
     let ((one, two), killed) = killer.during(fleet, wander).await?;
     say(&format!(
         "  {} kills; moves: {one:?} and {two:?}",
@@ -179,7 +191,7 @@ async fn kills_with(
     ));
     fleet.restore().await?;
     for shop in &shops[..2] {
-        settled(&control, shop).await?;
+        settled(&control, shop, kills.moved_max).await?;
     }
     for trade in &trades {
         trade
@@ -203,14 +215,14 @@ async fn wander(
     control: &ControlDoor,
     shop: &Shop,
     pod: u32,
-    until: Instant,
+    (until, moved_max): (Instant, Duration),
     seed: u64,
 ) -> Result<Trips> {
     let (mut pod, mut trips) = (pod, Trips::default());
     let mut dice = StdRng::seed_from_u64(seed);
     while Instant::now() < until {
-        let deadline = Instant::now() + MOVED_WITH_KILLS_MAX;
-        let id = wait_until("a move is begun", MOVED_WITH_KILLS_MAX, async || {
+        let deadline = Instant::now() + moved_max;
+        let id = wait_until("a move is begun", moved_max, async || {
             begun_or_open(control, shop, other(pod)).await
         })
         .await?;
@@ -233,7 +245,7 @@ async fn wander(
                     pod = other(pod);
                     trips.arrived += 1;
                     if dice.random_bool(0.5) {
-                        ended(control, id).await?;
+                        ended(control, id, moved_max).await?;
                     }
                     break;
                 }

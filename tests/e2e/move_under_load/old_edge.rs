@@ -10,7 +10,7 @@ use tests::own_edge::OwnEdge;
 use tests::trade::{CREW, Trade};
 use tests::{Fleet, Shop, status, wait_until};
 
-use super::{SOME, close, settled};
+use super::{MOVED_WITH_KILLS_MAX, SOME, close, settled};
 
 /// An edge that hears nothing of the catalog any more. After one move it follows the mark, and its buyers notice nothing;
 /// after a second one, back to where it was, no mark leads on: it says 503 with `Retry-After` and sends nobody to a pod
@@ -67,7 +67,7 @@ pub(super) async fn inv4_an_edge_with_a_table_from_before_two_moves_sends_nobody
         Ok(())
     })
     .await?;
-    settled(&control, &shop).await
+    settled(&control, &shop, MOVED_WITH_KILLS_MAX).await
 }
 
 /// No write is done, however often it is sent.
