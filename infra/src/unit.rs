@@ -242,11 +242,7 @@ pub async fn order(
     }
     let state = match order {
         Order::Kill => {
-            let pid = RunState::load(home, name).and_then(|run| run.pid);
-            let pid = pid.with_context(|| format!("unit {name} has no process just now"))?;
-            let process = proc::Process::open(pid, &proc::Mark::new(home, name))
-                .with_context(|| format!("unit {name}'s process {pid} has just ended"))?;
-            return process.kill();
+            return process(home, name).await?.kill();
         }
         Order::Start => State::Running,
         Order::Stop => State::Stopped,
@@ -258,6 +254,25 @@ pub async fn order(
     };
     unit.save(home)?;
     wait_for(home, &unit, state, within).await
+}
+
+/// A process that has just been made shows whose it is a moment later.
+const SHOWN_WITHIN: Duration = Duration::from_millis(500);
+
+/// The process that a unit has now.
+async fn process(home: &HomeDir, name: &str) -> anyhow::Result<proc::Process> {
+    let began = tokio::time::Instant::now();
+    loop {
+        let pid = RunState::load(home, name).and_then(|run| run.pid);
+        let pid = pid.with_context(|| format!("unit {name} has no process just now"))?;
+        match proc::Process::open(pid, &proc::Mark::new(home, name)) {
+            Some(process) => return Ok(process),
+            None if began.elapsed() > SHOWN_WITHIN => {
+                bail!("unit {name}'s process {pid} has just ended")
+            }
+            None => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+    }
 }
 
 /// How often somebody who waits for a unit looks.

@@ -33,6 +33,8 @@ pub(super) enum Stuck {
 enum Stays {
     /// As many requests of its shop, or of its pod, are running as may. That says nothing of the pod.
     Busy,
+    /// Its shop is at a pod that the edge does not know yet.
+    Unknown,
     /// The edge knows no process of its pod that could take it.
     Unreachable,
     /// The client is told.
@@ -109,6 +111,8 @@ impl Edge {
                     return Ok(());
                 }
                 Err(Stays::Busy) => by_pod = None,
+                // A pod that this edge does not know yet is the shop's affair, not that of the pod which it left.
+                Err(Stays::Unknown) => by_pod = Some((Reason::Fenced, Some(Instant::now()))),
                 Err(Stays::Unreachable) => by_pod = Some((Reason::Unready, Some(Instant::now()))),
                 Err(Stays::Reply(reply)) => return Err(refused(context, reply)),
             }
@@ -213,7 +217,7 @@ impl Edge {
         // It had its permits when it came; the place of others, it does not take.
         context.shop_permit = Some(self.shops.enter(shop).ok_or(Stays::Busy)?);
         self.turn_to(context, pod, epoch).map_err(|no| match no {
-            NoWay::Unknown => Stays::Unreachable,
+            NoWay::Unknown => Stays::Unknown,
             NoWay::Busy => Stays::Busy,
         })?;
         let route = context.route.as_ref();

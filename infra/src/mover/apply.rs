@@ -94,7 +94,7 @@ impl Applier {
         )?;
         let ledger = Arc::<Ledger>::default();
         if stand.is_some() {
-            ledger.begin();
+            ledger.go_on();
         }
         Ok(Self {
             job: job.clone(),

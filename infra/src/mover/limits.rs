@@ -48,8 +48,8 @@ const MOVES_MAX: usize = 8;
 const OBSERVED_PER_POD: usize = 16;
 /// Fences at once of one control server: each parks requests at every edge.
 const FENCES_MAX: usize = 2;
-/// How often a move notes, at the target and in the catalog, how far comparing, following and watching have come: whoever takes
-/// it up repeats no more than that. Each note is a small transaction.
+/// How often a move notes, at the target and in the catalog, how far comparing, applying and observing have come: whoever takes
+/// it up repeats little more than that. Each note is a small transaction.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// A holder that does not renew for that long is dead or cut off: half of the park window is left for the next one.
 const LEASE: Duration = Duration::from_secs(3);

@@ -153,7 +153,7 @@ impl Applier {
 
     /// Where the comparison begins: at the first row, unless an earlier run came further.
     fn begin_comparison(&mut self) -> Stand {
-        if let Some(stand) = self.stand.take() {
+        if let Some(stand) = self.stand.take().filter(|_| self.ledger.goes_on()) {
             let (id, rows) = (self.job.id, stand.place.rows);
             tracing::info!(move_id = %id, rows, "the comparison goes on after what an earlier run compared");
             return stand;
@@ -167,7 +167,7 @@ impl Applier {
     pub(crate) async fn compare_touched(&mut self) -> Result<u64, MoveError> {
         if !self.ledger.is_complete() {
             return Err(MoveError::Diverged(
-                "not all rows have been compared by this run".into(),
+                "not all rows have been compared".into(),
             ));
         }
         let round = self.ledger.round(usize::MAX);
@@ -204,6 +204,7 @@ impl Applier {
             &different,
         )
         .await
+        .map(drop)
     }
 }
 
@@ -252,6 +253,9 @@ async fn settle(
         let one = std::slice::from_mut(pair);
         let different = keys::compare(job, tables, one, &keys).await?;
         comparison.settled(pair).await?;
-        keys::judge(job, tables, ledger, pair, round, &different).await?;
+        if keys::judge(job, tables, ledger, pair, round, &different).await? == 0 {
+            // The applier has to do something first, and may be held back.
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 }

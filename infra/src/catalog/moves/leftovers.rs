@@ -190,7 +190,7 @@ impl Catalog {
         } else {
             &row.target_name
         };
-        let note = format!("the copy at pod {pod} is deleted");
+        let note = format!("no row of the shop is left at pod {pod}");
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
         change.commit().await
     }

@@ -62,7 +62,7 @@ fn left_behind(it: &Move, found: &mut Found) {
         MoveState::Aborted => Some(("aborted move", &it.target.name)),
         // A source that is gone for good is waited for in silence, for years if need be; one that came back and does not
         // get on says why.
-        MoveState::Done if it.source_gone && it.error.is_some() => {
+        MoveState::Done if it.source_gone && it.waits.is_some() => {
             Some(("move without its source", &it.source.name))
         }
         MoveState::Preparing
@@ -79,7 +79,8 @@ fn left_behind(it: &Move, found: &mut Found) {
         | MoveState::Failed => None,
     };
     let Some((what, pod)) = left else { return };
-    let because = it.error.as_ref().map(|e| format!(": {e}"));
+    // (`error` is why the move itself ended so.)
+    let because = it.waits.as_ref().map(|text| format!(": {text}"));
     found.warning(
         "move",
         &it.shop.handle,

@@ -8,6 +8,7 @@ use shared::gtid::GtidSet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::ledger::TOUCHED_MAX;
 use super::reader::{Found, Reader};
 use super::{Ledger, PART};
 use crate::mover::error::MoveError;
@@ -31,8 +32,6 @@ const SEEN_WITHIN: Duration = Duration::from_secs(30);
 /// With everything read that is to be applied there are the fewest batches, each with a commit. A feed that needs longer
 /// than this reads a binlog of minutes or hours: what it has is applied meanwhile, or it would pile up.
 const GATHER: Duration = Duration::from_millis(100);
-/// Keys that changed since they were compared, at most: some tens of megabytes.
-const TOUCHED_MAX: usize = 300_000;
 
 /// The feed, the sessions, and how far it is.
 pub(crate) struct Hand {

@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 
 use crate::mover::table::Key;
 
+/// Keys that changed since they were compared, at most: some tens of megabytes.
+pub(super) const TOUCHED_MAX: usize = 300_000;
+
 /// A key of a table, by the table's place in the list.
 pub(crate) type Place = (usize, Key);
 
@@ -32,9 +35,11 @@ struct Notes {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// Nothing is noted before the first comparison begins: that one sees every row.
+    /// Nothing is noted before a comparison begins with the first row: that one sees all of them.
     #[default]
     Off,
+    /// The comparison of an earlier run is to be gone on with: what changed since is noted, unless that is too much.
+    GoingOn,
     /// All rows are being compared.
     Comparing,
     /// All rows were compared.
@@ -71,6 +76,21 @@ pub(crate) struct Judged {
 }
 
 impl Ledger {
+    /// The comparison of an earlier run is to be gone on with; what is applied from now on has changed since.
+    pub(crate) fn go_on(&self) {
+        self.0.lock().stage = Stage::GoingOn;
+    }
+
+    /// It is gone on with now. Not, where more changed since than is noted.
+    pub(crate) fn goes_on(&self) -> bool {
+        let mut notes = self.0.lock();
+        let goes_on = notes.stage == Stage::GoingOn;
+        if goes_on {
+            notes.stage = Stage::Comparing;
+        }
+        goes_on
+    }
+
     /// A comparison of everything begins: what changes from now on is noted.
     pub(crate) fn begin(&self) {
         let mut notes = self.0.lock();
@@ -111,6 +131,12 @@ impl Ledger {
                     turn,
                     repair: Repair::None,
                 });
+        }
+        if notes.stage == Stage::GoingOn && notes.keys.len() > TOUCHED_MAX {
+            // After a pause of days: to compare all rows is less work, and takes no memory.
+            notes.stage = Stage::Off;
+            notes.keys = HashMap::new();
+            notes.repairs = Vec::new();
         }
     }
 
@@ -261,6 +287,21 @@ mod tests {
         let judged = ledger.judge(ledger.round(10), &differ(&[7]));
         assert_eq!(judged.lost, [key(7)]);
         assert_eq!(ledger.repaired(), 1);
+    }
+
+    #[test]
+    fn a_comparison_is_not_gone_on_with_where_too_much_changed_since() {
+        let ledger = Ledger::default();
+        ledger.go_on();
+        ledger.applied([key(1)]);
+        assert_eq!(ledger.len(), 1);
+        assert!(ledger.goes_on() && !ledger.goes_on());
+        let ledger = Ledger::default();
+        ledger.go_on();
+        ledger.applied((0..=TOUCHED_MAX as u64).map(key));
+        assert_eq!(ledger.len(), 0);
+        ledger.applied([key(1)]);
+        assert!(ledger.len() == 0 && !ledger.goes_on());
     }
 
     #[test]

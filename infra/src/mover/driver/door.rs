@@ -34,7 +34,7 @@ pub(in crate::mover) struct Waited {
 }
 
 impl Door {
-    /// For a change that nobody waits for.
+    /// For a change whose home is seldom held by others.
     pub(in crate::mover) async fn open(job: &Job, end: &End) -> Result<Self, MoveError> {
         let session = Session::open(job, end).await?;
         Ok(Self {

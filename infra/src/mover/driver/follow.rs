@@ -186,13 +186,16 @@ impl Driver {
             Some(set) => set,
             None => set_of(self.row.detail.source_from.as_deref())?,
         };
+        let executed = source.gtid_executed().await?;
+        // (A server that lacks what was followed is not the one that was compared, whatever its term says.)
         let stand = Stand::noted(&mut target, &self.job, &tables).await?;
+        let stand = stand.filter(|_| executed.contains(&from));
         let from = match &stand {
             Some(stand) => from.intersection(&stand.since),
             None => from,
         };
         // A primary that was replaced may lack what was never acknowledged.
-        let from = from.intersection(&source.gtid_executed().await?);
+        let from = from.intersection(&executed);
         let watched = set_of(self.row.detail.target_from.as_deref())?
             .intersection(&target.gtid_executed().await?);
         let job = Job {

@@ -12,7 +12,10 @@ impl Driver {
     /// A move that was stopped: makes sure once that its fence does not stand, then waits for an order.
     pub(super) async fn rest(&mut self) -> Result<(), MoveError> {
         self.take_source().await?;
-        if self.row.state == MoveState::Failed && self.row.detail.waits.is_some() {
+        if self.row.state == MoveState::Paused {
+            // What went wrong on the way here has passed.
+            self.waits(None).await?;
+        } else if self.row.detail.waits.is_some() {
             // It waits for an operator alone; why it failed stays.
             let detail = MoveDetail {
                 waits: None,

@@ -53,7 +53,7 @@ pub(crate) enum Change {
     Release,
     /// The source's, which was gone at the hand-over: this operation's, and handed over, whatever it says.
     TakeGone,
-    /// The target's after an abort: this operation's, and `incoming`, so that its rows can be deleted.
+    /// The target's after an abort: this operation's, and `incoming` unless it is `moved`, so that its rows can be deleted.
     TakeLeftover,
     /// The target's after an abort: a mark to the owner, and no move's any more. The owner number that stays refuses
     /// whoever of that move wakes up late.

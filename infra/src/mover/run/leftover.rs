@@ -1,7 +1,7 @@
 //! What a move left at a pod, by an operation of its own that is tried until it is done. It keeps nobody waiting but moves of
 //! the shop to that pod.
 //!
-//! An aborted move left a copy at its target: the rows are deleted and the home is taken away. A move that ended without its
+//! An aborted move left a copy at its target: the rows are deleted, and of the home a mark to the owner stays. A move that ended without its
 //! source left the shop as that had it: should the pod come back, its home is marked first, whatever it says, then the rows
 //! are dumped and deleted as `retiring` does it.
 

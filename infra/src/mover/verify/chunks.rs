@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use mysql_async::Row;
 use parking_lot::Mutex;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::stand::Position;
 use super::{Comparison, Pair, keys};
@@ -36,7 +36,7 @@ const FEWER: u64 = 8;
 /// The chunks that are left, and what came of the others.
 pub(super) struct Plan<'a> {
     comparison: &'a Comparison<'a>,
-    next: Turn<Next>,
+    next: AsyncMutex<Next>,
     course: Mutex<Course>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Plan<'a> {
         Self {
             comparison,
             course: Mutex::new(Course::new(from.clone())),
-            next: Turn::new(Next {
+            next: AsyncMutex::new(Next {
                 number: 0,
                 place: from,
                 rows,

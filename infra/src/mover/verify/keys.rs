@@ -121,7 +121,8 @@ pub(super) async fn compare(
     Ok(found.into_inner())
 }
 
-/// Judges a round, tells of true differences, and fails on one that was put in order before.
+/// Judges a round, tells of true differences, and fails on one that was put in order before. Gives the number of keys that
+/// were struck out.
 pub(super) async fn judge(
     job: &Job,
     tables: &[Table],
@@ -129,7 +130,7 @@ pub(super) async fn judge(
     pair: &mut Pair,
     round: Vec<(Place, u64)>,
     different: &HashSet<Place>,
-) -> Result<(), MoveError> {
+) -> Result<u64, MoveError> {
     /// Differences that are told one by one.
     const TOLD_MAX: usize = 20;
     let judged = ledger.judge(round, different);
@@ -139,7 +140,7 @@ pub(super) async fn judge(
     }
     match judged.lost.first() {
         Some(key) => Err(MoveError::Diverged(describe(job, tables, pair, key).await?)),
-        None => Ok(()),
+        None => Ok(judged.equal),
     }
 }
 

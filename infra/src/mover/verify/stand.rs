@@ -72,9 +72,9 @@ impl Sides {
     }
 }
 
-/// A [`Stand`] as it is kept.
+/// A [`Stand`] as it is noted.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct Noted {
     sides: Sides,
     since: String,
     table: usize,
@@ -104,7 +104,7 @@ impl Stand {
 
     fn to_bytes(&self, sides: Sides) -> Vec<u8> {
         let Position { table, after, rows } = &self.place;
-        let kept = Kept {
+        let noted = Noted {
             sides,
             since: self.since.to_string(),
             table: *table,
@@ -113,26 +113,26 @@ impl Stand {
             repaired: self.repaired,
         };
         // Numbers and texts always have a form in JSON. (Nothing noted would be a comparison from its beginning.)
-        serde_json::to_vec(&kept).unwrap_or_default()
+        serde_json::to_vec(&noted).unwrap_or_default()
     }
 
     fn from_bytes(bytes: &[u8], sides: &Sides) -> Option<Self> {
-        let kept: Kept = serde_json::from_slice(bytes).ok()?;
-        if kept.sides != *sides {
+        let noted: Noted = serde_json::from_slice(bytes).ok()?;
+        if noted.sides != *sides {
             return None;
         }
-        let after = match kept.after {
+        let after = match noted.after {
             Some(key) => Some(Key::from_bytes(&key).ok()?),
             None => None,
         };
         Some(Self {
-            since: GtidSet::parse(&kept.since).ok()?,
+            since: GtidSet::parse(&noted.since).ok()?,
             place: Position {
-                table: kept.table,
+                table: noted.table,
                 after,
-                rows: kept.rows,
+                rows: noted.rows,
             },
-            repaired: kept.repaired,
+            repaired: noted.repaired,
         })
     }
 }

@@ -158,7 +158,8 @@ pub(super) const MOVES: &[Case] = &[
             let since = f.at - Duration::minutes(20);
             let it = moving(f, MoveState::Aborted, Duration::minutes(20));
             it.leftover_since = Some(since);
-            it.error = Some("p2 is away".into());
+            it.error = Some("the operator gave it up".into());
+            it.waits = Some("p2 is away".into());
         },
     ),
     warning(
@@ -170,7 +171,7 @@ pub(super) const MOVES: &[Case] = &[
             let it = moving(f, MoveState::Done, Duration::minutes(20));
             it.source_gone = true;
             it.leftover_since = Some(since);
-            it.error = Some("p1 is read only".into());
+            it.waits = Some("p1 is read only".into());
         },
     ),
 ];
