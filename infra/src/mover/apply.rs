@@ -43,10 +43,9 @@ pub(crate) const PART: &str = "apply";
 
 /// With nothing left to do, catching up takes this long at most: about what a fence may cost then.
 const CLOSE: Duration = Duration::from_millis(250);
-/// A machine that is too slow for that gets a fence all the same after so long, if one has room in its bound.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// What catching up may take then, as a part of the bound of all of the pause.
-const ROOM: u32 = 4;
+/// Machines that are too slow for that get a fence all the same, if one has room in its bound: after so long catching up may
+/// take so large a part of the bound of all of the pause. Pods that do not keep up are those which shops are moved away from.
+const PATIENCE: [(Duration, u32); 2] = [(Duration::from_secs(5), 4), (Duration::from_secs(20), 2)];
 /// Keys to compare that are left for the fence: less than this takes it a few milliseconds.
 const SETTLED_FEW: usize = 50;
 /// Between two looks whether the target is close enough.
@@ -164,11 +163,7 @@ impl Applier {
                 self.settle_some().await?;
             }
             let left = self.hand.pending().saturating_add(self.touched() as u64);
-            let close = if begun.elapsed() < PATIENCE {
-                CLOSE
-            } else {
-                CLOSE.max(limits.pause_bound / ROOM)
-            };
+            let close = close(begun.elapsed(), limits.pause_bound);
             if took <= close && left <= limits.fence_keys_max && self.ledger.unsettled() == 0 {
                 return Ok(());
             }
@@ -199,6 +194,12 @@ impl Applier {
     }
 }
 
+/// What catching up may take where a fence has been waited for that long.
+fn close(waited: Duration, pause_bound: Duration) -> Duration {
+    let late = PATIENCE.iter().rfind(|(since, _)| waited >= *since);
+    late.map_or(CLOSE, |(_, part)| CLOSE.max(pause_bound / *part))
+}
+
 /// The set of the source's transactions up to which everything is at the target, as the target's mark says; `None` where
 /// nothing was applied yet.
 pub(crate) async fn resume_point(
@@ -214,4 +215,18 @@ pub(crate) async fn resume_point(
         text: format!("the mark of what is applied: {error}"),
     })?;
     Ok(Some(set))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_machine_gets_a_fence_in_time() {
+        let bound = Duration::from_secs(5);
+        let close = |seconds| close(Duration::from_secs(seconds), bound);
+        assert_eq!(close(0), CLOSE);
+        assert_eq!(close(5), bound / 4);
+        assert_eq!(close(60), bound / 2);
+    }
 }
