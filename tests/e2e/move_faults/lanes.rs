@@ -16,7 +16,7 @@ use tests::{Call, Fleet, Server, Shop, wait_until};
 use toml::Value;
 
 /// A move of some that go on at once, some of them after a fault, on a machine that has more to do.
-pub(super) const ARRIVES_MAX: Duration = Duration::from_secs(120);
+pub(super) const ARRIVES_MAX: Duration = Duration::from_secs(300);
 
 /// Words of `control.toml` with which all lanes may be where they are held at the same time, and fences have as much time as
 /// may be.

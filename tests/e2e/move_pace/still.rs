@@ -25,7 +25,7 @@ const LIFTED_MAX: Duration = Duration::from_secs(15);
 const STILL: Duration = Duration::from_secs(7);
 
 /// Five moves that go on at once, some of them from their beginning.
-const ARRIVE_MAX: Duration = Duration::from_secs(180);
+const ARRIVE_MAX: Duration = Duration::from_secs(360);
 
 /// Acts of a shop's clients before and after.
 const SOME: usize = 10;
