@@ -14,8 +14,8 @@ use crate::mover::session::{Session, number};
 /// How often it is looked who still holds the home, once the first is over its time.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A connection to a primary, and the one that watches it: where buyers wait it is opened before them, else when it is
-/// needed, which is seldom.
+/// A connection to a primary, and the one that watches it: a fence has it from the beginning, other changes open it when the
+/// home is held for too long, which is seldom.
 #[derive(Debug)]
 pub(in crate::mover) struct Door {
     session: Session,

@@ -63,6 +63,15 @@ impl Crowd {
         (self.scene.now - self.began).as_millis()
     }
 
+    /// Whoever still waits or is on its way leaves, and nothing is held any more.
+    fn ends(mut self) {
+        let waiting = self.waiting.iter().map(|(_, client)| client);
+        for client in waiting.chain(self.sent.iter().map(|(.., client)| client)) {
+            self.scene.leave(client);
+        }
+        self.scene.is_empty();
+    }
+
     /// One ms, in which the pods answer: with what they refuse for, if they do.
     fn tick(&mut self, refuses: impl Fn(u64, &Client) -> Option<Reason>) {
         self.scene.now += Duration::from_millis(1);
@@ -172,10 +181,7 @@ fn a_pod_whose_processes_hang_is_asked_by_a_few_a_second() {
         crowd.scene.pass(client);
     }
     assert!(crowd.waiting.iter_mut().any(|(_, client)| client.goes()));
-    for (_, client) in &crowd.waiting {
-        crowd.scene.leave(client);
-    }
-    crowd.scene.is_empty();
+    crowd.ends();
 }
 
 #[test]
@@ -257,12 +263,7 @@ fn inv6_who_looks_at_the_lot_looks_at_what_is_due_and_other_pods_notice_nothing(
     let served: Vec<_> = crowd.served.iter().map(|(_, at)| at - 1_000).collect();
     assert_eq!(served.len(), 2, "{served:?}");
     assert!(served.iter().all(|at| *at <= 620), "{served:?}");
-    for (_, client) in &crowd.waiting {
-        crowd
-            .scene
-            .lot
-            .leave(client.shop, client.number, crowd.scene.now);
-    }
+    crowd.ends();
 }
 
 #[test]
@@ -295,12 +296,7 @@ fn a_fenced_shop_asks_for_itself_whatever_its_pod_is_asked() {
         crowd.tick(|_, client| (client.shop != fenced).then_some(Reason::Unready));
     }
     assert_eq!(crowd.served.len(), 1);
-    for (_, client) in crowd.waiting.iter().chain(&[]) {
-        crowd
-            .scene
-            .lot
-            .leave(client.shop, client.number, crowd.scene.now);
-    }
+    crowd.ends();
 }
 
 #[test]
@@ -325,12 +321,7 @@ fn of_many_fenced_shops_all_ask_in_turn() {
     let (least, most) = (asked.values().min(), asked.values().max());
     assert_eq!(asked.len(), 60);
     assert!(most.unwrap() - least.unwrap() <= 2, "{least:?} {most:?}");
-    for (_, client) in &crowd.waiting {
-        crowd
-            .scene
-            .lot
-            .leave(client.shop, client.number, crowd.scene.now);
-    }
+    crowd.ends();
 }
 
 #[test]
@@ -385,10 +376,5 @@ fn those_that_follow_and_those_that_ask_take_turns_at_a_pod_that_is_back() {
     assert_eq!(others, 100);
     assert!(of_one >= 100, "{of_one}");
     assert_eq!(crowd.most, 8);
-    for (_, client) in &crowd.waiting {
-        crowd
-            .scene
-            .lot
-            .leave(client.shop, client.number, crowd.scene.now);
-    }
+    crowd.ends();
 }
