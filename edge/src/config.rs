@@ -35,8 +35,9 @@ const SHOP_IN_FLIGHT_MAX: u32 = 256;
 const POD_IN_FLIGHT_MAX: u32 = 1024;
 /// Idle connections to all pods together: two processes each of 64 pods, eight connections each.
 const POD_IDLE_CONNECTIONS_MAX: usize = 1024;
-/// Of a body that the edge does not want, this much is read before the connection is closed.
-const DRAIN_BYTES_MAX: Size = Size::kib(256);
+/// Of a body that the edge does not want, this much is read before the connection is closed: as much as a pod reads of
+/// one. What bounds the cost is the time ([`Config::drain`]).
+const DRAIN_BYTES_MAX: Size = Size::mib(32);
 
 /// A client on a bad mobile line sends 4 KiB within this.
 const FIRST_HEADER: Duration = Duration::from_secs(10);

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,6 +20,8 @@ use crate::App;
 // What each request passes before its handler.
 mod layers;
 use layers::Layers;
+// What is left of a body once the answer is there.
+mod unread;
 
 /// After a failed accept (no file handles left) the next try waits, or the loop would burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -136,9 +137,20 @@ async fn connection(stream: TcpStream, layers: Arc<Layers>, app: &App, stop: &Ca
     let limits = &app.config().limits;
     // Answers are written whole; waiting for more to send would only add to their latency.
     let _ = stream.set_nodelay(true);
+    let bounds = unread::Bounds {
+        bytes: limits.unread_max.get(),
+        time: limits.body_time,
+    };
     let service = service_fn(move |request: Request<Incoming>| {
         let layers = layers.clone();
-        async move { Ok::<_, std::convert::Infallible>(layers.answer(request.map(Body::new)).await) }
+        async move {
+            let waits = request.headers().contains_key(http::header::EXPECT);
+            let (head, body) = request.into_parts();
+            let (body, rest) = unread::lend(body);
+            let answer = layers.answer(Request::from_parts(head, body)).await;
+            rest.discard(waits, bounds);
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -70,9 +70,19 @@ async fn inv9_a_body_has_a_limit_and_a_form(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let send = |call: Call| shop.send(call.token(&shop.token).key("form"));
     let large = vec![b'a'; 20 << 20];
-    send(Call::post(PRODUCTS).body("application/json", large))
+    let post = Call::post(PRODUCTS).body("application/json", large);
+    // Whoever says no before the body's end reads on: a reset would take the answer away.
+    for _ in 0..5 {
+        send(post.clone()).await?.wants_problem(413, "too-large")?;
+        shop.send(post.clone().token("nobody's"))
+            .await?
+            .wants_problem(401, "unauthorized")?;
+    }
+    fleet
+        .edge
+        .send("nobody.test", &post)
         .await?
-        .wants_problem(413, "too-large")?;
+        .wants_problem(404, "unknown-shop")?;
     let chunks = "10000\r\n".to_owned() + &"a".repeat(0x10000) + "\r\n";
     let head = format!(
         "POST {PRODUCTS} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -81,11 +91,7 @@ async fn inv9_a_body_has_a_limit_and_a_form(fleet: &Fleet) -> Result<()> {
     );
     let chunked = head + &chunks.repeat(320) + "0\r\n\r\n";
     let answer = fleet.edge.raw(chunked.as_bytes()).await?;
-    // An edge that stops reading may close before the client has read its answer.
-    ensure!(
-        answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
-        "{answer}"
-    );
+    ensure!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 
     let product =
         json!({"title": "Mug", "price": "1.00", "currency": "USD", "available": 1}).to_string();

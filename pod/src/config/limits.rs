@@ -18,6 +18,10 @@ pub const HEADERS: usize = 128;
 pub const BODY_MAX: Size = Size::kib(256);
 /// How long a body may take. A phone in a tunnel has less time than the edge gives it.
 pub const BODY_TIME: Duration = Duration::from_secs(5);
+/// Of a body that is too large, or that nobody wants, so much is read for [`BODY_TIME`] at most beside the answer: closed
+/// earlier, the connection is reset, and the client reads no answer. A photograph in place of a product's text is this
+/// large; it costs no memory.
+pub const UNREAD_MAX: Size = Size::mib(32);
 /// A request as a whole: shorter than the edge's answer deadline, longer than a checkout that waits for its duplicate,
 /// its payment and two transactions.
 pub const REQUEST: Duration = Duration::from_secs(12);
@@ -55,6 +59,7 @@ pub struct Limits {
     pub headers: usize,
     pub body_max: Size,
     pub body_time: Duration,
+    pub unread_max: Size,
     pub request: Duration,
     pub transaction: Duration,
     pub write: Duration,
@@ -76,6 +81,7 @@ impl Limits {
             headers: s.within("headers", HEADERS, 16..=1_024),
             body_max: s.within("body_max", BODY_MAX, Size::kib(1)..=Size::mib(16)),
             body_time: s.or("body_time", BODY_TIME),
+            unread_max: s.within("unread_max", UNREAD_MAX, Size::bytes(0)..=Size::mib(1024)),
             request: s.or("request", REQUEST),
             // MySQL's wait_timeout counts whole seconds.
             transaction: s.within("transaction", TRANSACTION, SECOND..=FENCE - SECOND),
