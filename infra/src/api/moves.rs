@@ -114,7 +114,7 @@ pub struct MoveRecord {
     pub writes_ended: u64,
     /// Keys applied inside the fence.
     pub tail_keys: Option<u64>,
-    /// Fences tried; all but the last one were lifted.
+    /// Fences tried since the move was last resumed; all but the last one were lifted.
     pub fence_tries: u32,
     /// Requests that the edges parked for it.
     pub requests_parked: Option<u64>,

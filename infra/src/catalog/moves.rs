@@ -101,6 +101,8 @@ pub(crate) struct MoveDetail {
     pub(crate) source_gone: bool,
     /// A move back that failed past `preparing`: it copies everything anew.
     pub(crate) recopy: bool,
+    /// Fences of it were tried before it was resumed; those are not counted any more.
+    pub(crate) fenced_before: bool,
     /// What it took.
     pub(crate) record: MoveRecord,
     /// Changes at the source after its fence.
@@ -111,6 +113,13 @@ pub(crate) struct MoveDetail {
     pub(crate) taken_back_by: Option<MoveId>,
     /// Events of it that are not kept any more.
     pub(crate) events_left_out: u64,
+}
+
+impl MoveDetail {
+    /// Whether a fence of it was ever tried: its target's home may have been `ready`.
+    pub(crate) const fn was_fenced(&self) -> bool {
+        self.fenced_before || self.record.fence_tries > 0
+    }
 }
 
 /// How a request names a move.

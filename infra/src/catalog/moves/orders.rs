@@ -91,6 +91,11 @@ async fn carry_out(
         // not use them: what refused it is nothing that other rows would cure.
         MoveOrder::Resume => {
             detail.recopy |= row.state == MoveState::Failed && detail.source_from.is_some();
+            // An operator has looked at it: what missed before counts no more. (Of one that was handed over it is the record.)
+            if !is_past_switch(row) {
+                detail.fenced_before = detail.was_fenced();
+                detail.record.fence_tries = 0;
+            }
         }
         MoveOrder::Pause | MoveOrder::Abort => {}
     }

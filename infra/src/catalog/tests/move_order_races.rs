@@ -233,3 +233,43 @@ async fn a_move_that_failed_past_preparing_copies_anew_when_it_is_begun_anew() {
     step(&catalog, &row, MoveEvent::Fail).await;
     assert!(resume().await.detail.recopy);
 }
+
+/// They are counted anew, and it is known all the same that there were some; what a hand-over took is kept.
+#[tokio::test]
+async fn fences_that_missed_before_a_move_was_resumed_are_not_counted() {
+    let (_dir, catalog) = catalog().await;
+    let (_, row) = begun(&catalog, "snow").await;
+    let reference = MoveRef::Id(row.id);
+    let resume = async || {
+        let resumed = catalog.order_move("ops", &reference, MoveOrder::Resume);
+        resumed.await.unwrap()
+    };
+    step(&catalog, &row, MoveEvent::Fail).await;
+    let row = resume().await;
+    assert!(!row.detail.was_fenced());
+    for stop in [MoveEvent::Fail, MoveEvent::Pause] {
+        let mut row = at(
+            &catalog,
+            catalog.move_row(&reference).await.unwrap(),
+            MoveState::Verifying,
+        )
+        .await;
+        row.detail.record.fence_tries = 20;
+        step(&catalog, &row, stop).await;
+        let detail = resume().await.detail;
+        assert_eq!(
+            (detail.record.fence_tries, detail.was_fenced()),
+            (0, true),
+            "{stop:?}"
+        );
+    }
+    let mut row = at(
+        &catalog,
+        catalog.move_row(&reference).await.unwrap(),
+        MoveState::Retiring,
+    )
+    .await;
+    row.detail.record.fence_tries = 2;
+    step(&catalog, &row, MoveEvent::Pause).await;
+    assert_eq!(resume().await.detail.record.fence_tries, 2);
+}

@@ -132,10 +132,10 @@ impl Driver {
         )?;
         let mut lines = Lines { door, target };
         if let Some(at) = self.incoming
-            && self.row.detail.record.fence_tries > 0
+            && self.row.detail.was_fenced()
         {
-            // A hand-over that was lifted may have left the home `ready`. A process that remembers that one would take a
-            // replica for complete that lacks what came since.
+            // A hand-over that was lifted, be it before the move was resumed, may have left the home `ready`. A process that
+            // remembers that one would take a replica for complete that lacks what came since.
             tokio::time::sleep_until(at + HOME_CACHED).await;
         }
         self.see_target(&mut lines.target).await?;
