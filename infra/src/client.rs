@@ -2,8 +2,11 @@
 //!
 //! A `GET`, and a call that carries an idempotency key, is tried again a few times; anything else is sent once, and to the
 //! next address only when no connection came about, so that it cannot be done twice. A `GET` goes on to the next one also
-//! when a server is silent, and gives each its share of the time.
+//! when a server is silent, and gives each its share of the time. Whoever has answered is asked first from then on, so that
+//! one that is silent costs its share once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -39,12 +42,14 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub struct Control {
     http: reqwest::Client,
     urls: Vec<Url>,
+    /// Which of them is asked first: the one that answered last.
+    first: Arc<AtomicUsize>,
     token: SecretString,
     timeout: Duration,
 }
 
 impl Control {
-    /// Addresses (`http://127.0.0.1:7000`), tried in this order, and the operator's token.
+    /// Addresses (`http://127.0.0.1:7000`), tried in this order until one has answered, and the operator's token.
     pub fn new(urls: &[String], token: SecretString, timeout: Duration) -> Result<Self, Error> {
         if urls.is_empty() {
             return Err(Error::NoAddress);
@@ -62,6 +67,7 @@ impl Control {
         Ok(Self {
             http,
             urls,
+            first: Arc::default(),
             token,
             timeout,
         })
@@ -121,14 +127,21 @@ impl Control {
     /// One try: the first address that takes a connection gets it; of what only reads, the first one that answers.
     async fn once(&self, call: &Call, path: &Path<'_>) -> Result<Answer, Error> {
         let mut failed = None;
-        for base in &self.urls {
+        let first = self.first.load(Ordering::Relaxed);
+        let all = self.urls.iter().enumerate();
+        for (at, base) in all.clone().skip(first).chain(all.take(first)) {
             match self.ask(call, path, base).await {
                 Err(error) if call.goes_on(&error) => {
                     // One that is silent is told of before others that are not there.
                     let unreachable = matches!(failed, None | Some(Error::Unreachable { .. }));
                     failed = if unreachable { Some(error) } else { failed };
                 }
-                answer => return answer,
+                answer => {
+                    if answer.as_ref().map_or_else(Error::is_answer, |_| true) {
+                        self.first.store(at, Ordering::Relaxed);
+                    }
+                    return answer;
+                }
             }
         }
         Err(match failed {

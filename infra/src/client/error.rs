@@ -94,6 +94,21 @@ impl Error {
         matches!(self, Self::Refused(problem) if problem.status == 404)
     }
 
+    /// Whether a server has answered that does its work.
+    pub(super) fn is_answer(&self) -> bool {
+        match self {
+            Self::Refused(problem) => problem.status < 500,
+            Self::Unreachable { .. }
+            | Self::Broken { .. }
+            | Self::Timeout { .. }
+            | Self::NoAddress
+            | Self::Address { .. }
+            | Self::Client(_)
+            | Self::Encode(_)
+            | Self::Nonsense { .. } => false,
+        }
+    }
+
     /// Whether nobody is there to answer.
     pub const fn is_unreachable(&self) -> bool {
         matches!(
@@ -107,7 +122,7 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } => true,
             Self::Refused(problem) => problem.status == 503,
-            // The whole patience is used up by one.
+            // The whole time is used up: by all of them for what only reads, else by the one that has the request.
             Self::Timeout { .. }
             | Self::NoAddress
             | Self::Address { .. }

@@ -83,13 +83,21 @@ async fn a_frozen_server_holds_up_no_reading_and_an_order_stays_with_it() {
     let read: Vec<u64> = three.get(&path).await.unwrap();
     assert_eq!((read, asked.load(Ordering::Relaxed)), (vec![7], 1));
     assert!(begun.elapsed() < timeout, "{:?}", begun.elapsed());
-    let order = three.order(Method::POST, &path).await.unwrap_err();
+    let other = client(&[&dead, &frozen, &good]);
+    let order = other.order(Method::POST, &path).await.unwrap_err();
     assert!(
         order
             .to_string()
             .contains("did not answer within 3s; it may")
     );
     assert_eq!(asked.load(Ordering::Relaxed), 1);
+    // Who has answered once is asked first, also for an order, by every copy of the client.
+    let begun = std::time::Instant::now();
+    let copy = three.clone();
+    copy.order(Method::POST, &path).await.unwrap();
+    let _: Vec<u64> = three.get(&path).await.unwrap();
+    assert!(begun.elapsed() < timeout / 3, "{:?}", begun.elapsed());
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
     // An order goes on past one that takes no connection.
     let two = client(&[&dead, &good]);
     two.order(Method::POST, &path).await.unwrap();
