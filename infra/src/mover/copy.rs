@@ -298,6 +298,7 @@ async fn load_chunks(
         course.open.lock().remove(&chunk.number);
         Progress::add(&job.progress.rows_copied, chunk.rows.count);
         Progress::add(&job.progress.bytes_copied, chunk.rows.bytes());
+        Progress::add(&job.progress.pieces, 1);
         finish(shared, &mut target).await?;
     }
     target.awake().await?;

@@ -22,6 +22,8 @@ mod ends;
 mod prepare;
 // Copying, catching up, verifying.
 mod follow;
+// What an earlier run met, until the move goes on.
+mod trouble;
 // What a run leaves to the next one.
 mod kept;
 // A home: who holds it up.

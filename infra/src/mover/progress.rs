@@ -25,6 +25,8 @@ pub(crate) struct Progress {
     pub(crate) feed_lag_ms: AtomicU64,
     /// Rows compared by chunks.
     pub(crate) rows_compared: AtomicU64,
+    /// Pieces of work that are done in this run: chunks that are copied or compared, batches that are applied.
+    pub(crate) pieces: AtomicU64,
     /// Rows deleted at the source (retiring) or the target (after an abort).
     pub(crate) rows_deleted: AtomicU64,
     /// Time in which work waited because of the throttle or rested beside shops that sell, in ms.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use shared::moves::MoveState;
-use tests::Fleet;
+use anyhow::{Result, ensure};
+use shared::ShopId;
+use shared::moves::{MoveId, MoveState};
+use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX};
 use tests::trade::{CREW, Trade};
+use tests::{Fleet, wait_until};
 use toml::Value;
 
 use super::{COPIED_MAX, says, shop_with_rows, small_chunks, tidy_up};
@@ -21,12 +23,12 @@ pub(super) async fn a_copy_rests_beside_shops_that_sell(fleet: &Fleet) -> Result
     // Hundreds of rests that together are longer than the test: it ends since they end.
     moves.push(("nice_ratio", Value::from(100)));
     let points = fleet.with_own_failpoints_and_moves(&moves).await?;
-    let done = beside_a_neighbour(fleet).await;
+    let done = beside_a_neighbour(fleet, &points).await;
     tidy_up(fleet, points).await?;
     done
 }
 
-async fn beside_a_neighbour(fleet: &Fleet) -> Result<()> {
+async fn beside_a_neighbour(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
     let control = ControlDoor::of(fleet).await?;
     let shop = shop_with_rows(fleet).await?;
     let neighbour = fleet.shop(2).await?;
@@ -37,11 +39,32 @@ async fn beside_a_neighbour(fleet: &Fleet) -> Result<()> {
     says(fleet, id, &words).await?;
     tokio::time::sleep(SEEN_AFTER).await;
     says(fleet, id, &words).await?;
+    passes(&control, points, (shop.id, id)).await?;
     trade.stop().await?.must_be_sound(false)?;
     control
         .reaches(id, &[MoveState::Observing], COPIED_MAX)
         .await?;
     fleet.finish_move(id).await.map(drop)
+}
+
+/// What ends a run is told until the next one has copied something, and not until all is copied.
+async fn passes(
+    control: &ControlDoor,
+    points: &OwnFailPoints,
+    (shop, id): (ShopId, MoveId),
+) -> Result<()> {
+    points.set(shop, "copy-chunk.after", "error")?;
+    for told in [true, false] {
+        wait_until(&format!("told: {told}"), MOVED_MAX, async || {
+            let moving = control.show(id).await?;
+            ensure!(moving.error.is_some() == told, "{}", moving.words());
+            let copies = moving.state == MoveState::Copying;
+            ensure!(copies, "{}", moving.words());
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// Each move that is observed reads the binlog of its source: when a pod has as many as it may, the next move from it waits

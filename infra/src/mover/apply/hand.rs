@@ -187,6 +187,7 @@ impl Hand {
         ledger.applied(places);
         self.open = None;
         Progress::add(&self.job.progress.keys_applied, count);
+        Progress::add(&self.job.progress.pieces, 1);
         self.noted = Instant::now();
         self.noted_set.clone_from(&upto);
         applied.send_replace(upto);

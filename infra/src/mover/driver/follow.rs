@@ -10,6 +10,7 @@ use shared::moves::{MoveEvent, MoveState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::trouble::forgetting;
 use super::{Driver, Fences};
 use crate::catalog::MoveDetail;
 use crate::mover::apply::{self, Applier, Until};
@@ -66,12 +67,15 @@ impl Driver {
         let copying = step!(Step::Copy => {
             copy::copy_all(job, tables, Throttle::start(job)).await
         });
-        tokio::select! {
-            done = copying => done?,
-            // A binlog that cannot be followed any more is told now, not when all is copied.
-            fault = feed.watch() => return Err(fault),
-            fault = tail.watch() => return Err(fault),
-        }
+        let copying = async {
+            tokio::select! {
+                done = copying => done,
+                // A binlog that cannot be followed any more is told now, not when all is copied.
+                fault = feed.watch() => Err(fault),
+                fault = tail.watch() => Err(fault),
+            }
+        };
+        forgetting(&self.mover.catalog, &mut self.row, job, copying).await?;
         let detail = self.counted();
         self.step(MoveEvent::Copied, &detail, None).await
     }
@@ -79,7 +83,8 @@ impl Driver {
     /// Follows the source until few changes are left, compares everything, and goes into the fence.
     pub(super) async fn follow(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         self.ready_to_work().await?;
-        self.converge().await?;
+        let converging = converge(&mut self.hands);
+        forgetting(&self.mover.catalog, &mut self.row, &self.job, converging).await?;
         if self.row.state == MoveState::CatchingUp {
             let detail = self.counted();
             self.step(MoveEvent::CaughtUp, &detail, None).await?;
@@ -102,10 +107,14 @@ impl Driver {
         };
         if verified.is_none() {
             let comparing = step!(Step::Compare => applier.compare_all().await);
-            let found = tokio::select! {
-                done = comparing => done?,
-                fault = tail.watch() => return Err(fault),
+            let comparing = async {
+                tokio::select! {
+                    done = comparing => done,
+                    fault = tail.watch() => Err(fault),
+                }
             };
+            let (catalog, row) = (&self.mover.catalog, &mut self.row);
+            let found = forgetting(catalog, row, &self.job, comparing).await?;
             for text in &found.contradictions {
                 tracing::warn!(id = %self.row.id, "the source contradicts itself: {text}");
             }
@@ -120,31 +129,7 @@ impl Driver {
 
     /// Applies changed keys until few are left.
     pub(super) async fn converge(&mut self) -> Result<(), MoveError> {
-        let Some(Hands {
-            tables,
-            feed,
-            stand,
-            applier,
-            tail,
-            job,
-            ..
-        }) = &mut self.hands
-        else {
-            return Err(MoveError::Stopped);
-        };
-        if let Some(feed) = feed.take() {
-            *applier = Some(Applier::open(job, feed, Arc::clone(tables), stand.take()).await?);
-        }
-        let Some(applier) = applier else {
-            return Err(MoveError::Stopped);
-        };
-        let applying = step!(Step::CatchUp => {
-            applier.apply_until(Until::Converged).await
-        });
-        tokio::select! {
-            done = applying => done.map(drop),
-            fault = tail.watch() => Err(fault),
-        }
+        converge(&mut self.hands).await
     }
 
     /// Everything that a run needs before it touches a row: the owner number in both homes, the target's home
@@ -248,6 +233,35 @@ impl Driver {
         record.copied_bytes = record.copied_bytes.max(now.bytes_copied);
         record.applied_keys = record.applied_keys.max(now.keys_applied);
         detail
+    }
+}
+
+/// Applies changed keys until few are left.
+async fn converge(hands: &mut Option<Hands>) -> Result<(), MoveError> {
+    let Some(Hands {
+        tables,
+        feed,
+        stand,
+        applier,
+        tail,
+        job,
+        ..
+    }) = hands
+    else {
+        return Err(MoveError::Stopped);
+    };
+    if let Some(feed) = feed.take() {
+        *applier = Some(Applier::open(job, feed, Arc::clone(tables), stand.take()).await?);
+    }
+    let Some(applier) = applier else {
+        return Err(MoveError::Stopped);
+    };
+    let applying = step!(Step::CatchUp => {
+        applier.apply_until(Until::Converged).await
+    });
+    tokio::select! {
+        done = applying => done.map(drop),
+        fault = tail.watch() => Err(fault),
     }
 }
 

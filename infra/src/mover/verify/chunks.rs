@@ -248,6 +248,7 @@ impl<'a> Plan<'a> {
             ledger.suspect(unlike.into_iter().map(|key| (chunk.table, key)));
         }
         Progress::add(&job.progress.rows_compared, rows);
+        Progress::add(&job.progress.pieces, 1);
         self.course.lock().done(chunk.number, rows);
         Ok(())
     }
