@@ -1,17 +1,22 @@
-//! A comparison that its control server did not live to finish: the next one goes on where it was.
+//! What a run notes of a comparison for the next one: while it compares, and while it waits for a fence after that.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use shared::ShopId;
-use shared::moves::MoveState;
+use shared::moves::{MoveId, MoveState};
 use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX};
 use tests::suite::Test;
 use tests::trade::{CREW, Trade};
-use tests::{Fleet, Server, tests};
+use tests::{Fleet, Server, tests, wait_until};
 use toml::Value;
 
 pub(crate) fn list() -> Vec<Test> {
-    tests![alone: inv3_a_comparison_goes_on_where_it_was;]
+    tests![
+        alone: inv3_a_comparison_goes_on_where_it_was,
+            a_comparison_that_is_over_is_noted_on_until_the_fence;
+    ]
 }
 
 const TABLE: &str = "create table if not exists x_long (shop_id bigint unsigned not null, id int not null, \
@@ -105,4 +110,60 @@ async fn digest(server: &Server, shop: ShopId) -> Result<String> {
         "select concat(count(*), ' rows, ', hex(bit_xor(unhex(sha2(concat_ws(',', id, word), 256))))) from x_long where shop_id = {shop}"
     );
     server.text(&sql).await
+}
+
+/// A fence missed, and the next one is far away. What is sold until then is compared and noted all the time, so that a control
+/// server which takes the move up has seconds of the source's binlog to read.
+async fn a_comparison_that_is_over_is_noted_on_until_the_fence(fleet: &Fleet) -> Result<()> {
+    let moves = [("note_every", "100ms"), ("fence_retry", "10m")];
+    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
+    let noted_on = noted_on(fleet, &points).await;
+    fleet.without_own_failpoints(points).await?;
+    noted_on
+}
+
+/// How long a test waits for a note, on a machine that has more to do.
+const NOTED_MAX: Duration = Duration::from_secs(60);
+
+async fn noted_on(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let target = fleet.primary(2).await?;
+    let control = ControlDoor::of(fleet).await?;
+    let shop = fleet.shop(1).await?;
+    let trade = Trade::start(&shop, CREW).await?;
+    points.have_patience(shop.id)?;
+    points.set(shop.id, "followed.before", "error")?;
+    let id = fleet.order_move(&shop, 2).await?;
+    wait_until("the next fence is waited for", MOVED_MAX, async || {
+        let moving = control.show(id).await?;
+        let waits = moving.waits.as_deref().unwrap_or_default();
+        ensure!(waits.contains("the next is tried"), "{}", moving.words());
+        Ok(())
+    })
+    .await?;
+    let before = noted(&target, id).await?;
+    // Two of them: each needs that what was written before the last one is compared.
+    let mut last = before.clone();
+    for count in 1..=2 {
+        let what = format!("note {count} after the comparison");
+        last = wait_until(&what, NOTED_MAX, async || {
+            let now = noted(&target, id).await?;
+            ensure!(now != last, "all that was noted is {last}");
+            Ok(now)
+        })
+        .await?;
+    }
+    control.tell(id, "abort").await?.wants(200)?;
+    control
+        .reaches(id, &[MoveState::Aborted], MOVED_MAX)
+        .await?;
+    trade.stop().await?.must_be_sound(false)
+}
+
+/// From which set of the source's transactions on a run would have to look at keys again.
+async fn noted(target: &Server, id: MoveId) -> Result<String> {
+    let sql = format!(
+        "select json_unquote(json_extract(convert(at using utf8mb4), '$.since')) from move_mark \
+         where move_id = '{id}' and part = 'compare'"
+    );
+    target.text(&sql).await
 }

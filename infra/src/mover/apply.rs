@@ -26,7 +26,7 @@ use super::job::Job;
 use super::session::Session;
 use super::table::Table;
 use super::throttle::Throttle;
-use super::verify::{Pair, Stand};
+use super::verify::{Compared, Pair, Stand};
 
 // One batch after the other.
 mod hand;
@@ -75,6 +75,8 @@ pub(crate) struct Applier {
     pub(super) pairs: Vec<Pair>,
     /// What an earlier run compared; the feed begins there.
     pub(super) stand: Option<Stand>,
+    /// The comparison of all rows, when it is over.
+    pub(super) compared: Option<Compared>,
 }
 
 impl Applier {
@@ -104,6 +106,7 @@ impl Applier {
             throttle: Throttle::start(job),
             pairs,
             stand,
+            compared: None,
         })
     }
 
@@ -159,7 +162,8 @@ impl Applier {
                 .await?;
             let took = began.elapsed();
             let few = limits.fence_keys_max.min(SETTLED_FEW as u64);
-            if self.touched() as u64 > few || self.ledger.unsettled() > 0 {
+            let in_the_way = self.note_compared().await?;
+            if in_the_way || self.touched() as u64 > few || self.ledger.unsettled() > 0 {
                 self.settle_some().await?;
             }
             let left = self.hand.pending().saturating_add(self.touched() as u64);

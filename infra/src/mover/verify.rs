@@ -35,7 +35,7 @@ mod stand;
 pub(crate) use chunks::sized;
 pub(crate) use pair::Pair;
 use stand::Noter;
-pub(crate) use stand::Stand;
+pub(crate) use stand::{Compared, Stand};
 
 /// The ledger is gone through as soon as it has this many keys: a round of that size is one statement at each side.
 const SETTLE_AT: usize = 500;
@@ -119,7 +119,7 @@ impl Applier {
             return Err(MoveError::Stopped);
         };
         let comparing = async {
-            let mut noter = Noter::new(&stand, self.job.limits.note_every);
+            let mut noter = Noter::new(&stand, comparison.job.limits.note_every);
             let plan = chunks::Plan::new(&comparison, stand.place);
             let read = tokio_util::sync::CancellationToken::new();
             let chunks = async {
@@ -141,18 +141,20 @@ impl Applier {
                 unchanged(&mut settler.target, &self.tables)
             )?;
             done.cancel();
-            Ok(verified)
+            Ok((verified, Compared::new(noter, plan.position())))
         };
         let applying = self
             .hand
             .apply_while(&ledger, &self.applied, &self.throttle, &done);
-        let (verified, ()) = tokio::try_join!(comparing, applying)?;
+        let ((verified, compared), ()) = tokio::try_join!(comparing, applying)?;
         ledger.complete();
+        self.compared = Some(compared);
         Ok(verified)
     }
 
     /// Where the comparison begins: at the first row, unless an earlier run came further.
     fn begin_comparison(&mut self) -> Stand {
+        self.compared = None;
         if let Some(stand) = self.stand.take().filter(|_| self.ledger.goes_on()) {
             let (id, rows) = (self.job.id, stand.place.rows);
             tracing::info!(move_id = %id, rows, "the comparison goes on after what an earlier run compared");
@@ -160,6 +162,21 @@ impl Applier {
         }
         self.ledger.begin();
         Stand::beginning(self.applied.borrow().clone())
+    }
+
+    /// Notes how far a comparison is that is over, when it is time. Says whether keys are to be looked at before.
+    pub(crate) async fn note_compared(&mut self) -> Result<bool, MoveError> {
+        let (Some(compared), Some(pair)) = (&mut self.compared, self.pairs.first_mut()) else {
+            return Ok(false);
+        };
+        let comparison = Comparison {
+            job: &self.job,
+            tables: &self.tables,
+            ledger: &self.ledger,
+            applied: self.applied.subscribe(),
+            throttle: &self.throttle,
+        };
+        compared.note_on(&comparison, pair).await
     }
 
     /// Compares the keys that changed since they were compared last. To be called when nothing changes any more and
@@ -226,11 +243,13 @@ async fn settle(
     let few = usize::try_from(job.limits.fence_keys_max).unwrap_or(usize::MAX);
     let mut ended: Option<Instant> = None;
     loop {
-        let due = noter.is_due() && !noter.note(comparison, plan, pair).await?;
+        // (The place is asked for before anything else of a note.)
+        let due = noter.is_due() && !noter.note(comparison, plan.position(), pair).await?;
         if read.is_cancelled() {
             if ledger.unsettled() == 0 && ledger.len() <= few {
                 // Whoever takes the move up before it is over compares nothing twice.
-                return noter.note(comparison, plan, pair).await.map(drop);
+                let noted = noter.note(comparison, plan.position(), pair).await;
+                return noted.map(drop);
             }
             let since = *ended.get_or_insert_with(Instant::now);
             if since.elapsed() > job.limits.converge_bound {

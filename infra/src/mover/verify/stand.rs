@@ -13,7 +13,6 @@ use sha2::{Digest as _, Sha256};
 use shared::gtid::GtidSet;
 use tokio::sync::watch;
 
-use super::chunks::Plan;
 use super::{Comparison, Pair};
 use crate::mover::apply::Ledger;
 use crate::mover::error::MoveError;
@@ -166,15 +165,14 @@ impl Noter {
         self.noted.elapsed() > self.every
     }
 
-    /// Notes, unless there are keys to look at first. Says whether it did.
+    /// Notes that all is compared up to a place, unless there are keys to look at first. Says whether it did. Whatever looked
+    /// different before that place is in the ledger.
     pub(super) async fn note(
         &mut self,
         comparison: &Comparison<'_>,
-        plan: &Plan<'_>,
+        place: Position,
         pair: &mut Pair,
     ) -> Result<bool, MoveError> {
-        // The place first: whatever looked different before it is in the ledger by then.
-        let place = plan.position();
         let Some(stand) = self.stand(place, comparison.ledger, &comparison.applied) else {
             return Ok(false);
         };
@@ -209,6 +207,36 @@ impl Noter {
             place,
             repaired: self.repaired + ledger.repaired(),
         })
+    }
+}
+
+/// A comparison that is over: all rows were compared, and those that change are compared by themselves until the fence.
+///
+/// It is noted on at the same pace, and by the same rule: what is written is in the ledger until it was the same, before the
+/// comparison is over and after. Who takes the move up would otherwise have the changes of all the time to look at for which a
+/// fence was waited for.
+pub(crate) struct Compared {
+    noter: Noter,
+    /// Behind the last row.
+    end: Position,
+}
+
+impl Compared {
+    pub(super) const fn new(noter: Noter, end: Position) -> Self {
+        Self { noter, end }
+    }
+
+    /// Notes, when it is time. Says whether there are keys to look at before that can be done.
+    pub(super) async fn note_on(
+        &mut self,
+        comparison: &Comparison<'_>,
+        pair: &mut Pair,
+    ) -> Result<bool, MoveError> {
+        if !self.noter.is_due() {
+            return Ok(false);
+        }
+        let noted = self.noter.note(comparison, self.end.clone(), pair).await?;
+        Ok(!noted)
     }
 }
 
