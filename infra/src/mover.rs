@@ -40,6 +40,9 @@ pub(crate) mod tail;
 // Holds a move back while its pods have enough to do.
 pub(crate) mod throttle;
 
+// How large a piece of work is.
+mod size;
+
 // Whether a move can be done.
 pub(crate) mod preflight;
 

@@ -20,10 +20,10 @@ use super::job::Job;
 use super::progress::Progress;
 use super::run::of_shop;
 use super::session::{Session, bytes, text};
+use super::size;
 use super::step::{Step, step};
 use super::table::{Key, Limit, Rows, Table, load, read, unchanged};
 use super::throttle::Throttle;
-use super::verify::sized;
 
 /// Rows of a table's first chunk: nothing is known of their cost yet.
 const FIRST_ROWS: u64 = 1_000;
@@ -36,7 +36,7 @@ const AHEAD: usize = 1;
 
 /// How far a table is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Stand {
+struct Reached {
     /// Counts the chunks of the table, over all runs.
     chunk: u64,
     /// Rows up to there.
@@ -47,7 +47,7 @@ struct Stand {
     key: Option<Key>,
 }
 
-impl Stand {
+impl Reached {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [self.chunk, self.rows, self.bytes] {
@@ -88,14 +88,14 @@ struct Chunk {
 #[derive(Debug, Default)]
 struct Course {
     /// Where the table stood before each chunk that is on its way.
-    open: Mutex<BTreeMap<u64, Stand>>,
+    open: Mutex<BTreeMap<u64, Reached>>,
     /// How many rows the next chunk shall have.
     rows_next: AtomicU64,
 }
 
 impl Course {
     /// Up to where everything is there.
-    fn stand(&self) -> Option<Stand> {
+    fn reached(&self) -> Option<Reached> {
         self.open.lock().first_key_value().map(|(_, s)| s.clone())
     }
 }
@@ -115,14 +115,14 @@ pub(crate) async fn copy_all(
     throttle: Throttle,
 ) -> Result<(), MoveError> {
     let mut target = Session::open(job, &job.target).await?;
-    let (done, stands) = stands(&mut target, job).await?;
+    let (done, tables_reached) = tables_reached(&mut target, job).await?;
     unchanged(&mut target, tables).await?;
     target.close().await;
-    let count = |stand: &Stand| {
-        Progress::add(&job.progress.rows_copied, stand.rows);
-        Progress::add(&job.progress.bytes_copied, stand.bytes);
+    let count = |reached: &Reached| {
+        Progress::add(&job.progress.rows_copied, reached.rows);
+        Progress::add(&job.progress.bytes_copied, reached.bytes);
     };
-    stands.values().for_each(count);
+    tables_reached.values().for_each(count);
     let shared = Arc::new(Shared {
         job: job.clone(),
         tables: Arc::clone(tables),
@@ -139,7 +139,11 @@ pub(crate) async fn copy_all(
         loaders.spawn(of_shop(job.shop, load));
     }
     drop(chunks);
-    both(read_tables(&shared, done, stands, to_loaders), loaders).await
+    both(
+        read_tables(&shared, done, tables_reached, to_loaders),
+        loaders,
+    )
+    .await
 }
 
 /// Waits for the reader and all loaders. One loader that fails ends the others and the reader at once: its chunk stays the
@@ -164,38 +168,40 @@ async fn both(
 }
 
 /// The tables that are there whole, and how far the others are.
-async fn stands(
+async fn tables_reached(
     target: &mut Session,
     job: &Job,
-) -> Result<(Vec<String>, BTreeMap<String, Stand>), MoveError> {
+) -> Result<(Vec<String>, BTreeMap<String, Reached>), MoveError> {
     let sql = format!(
         "select part, at from move_mark where move_id = '{}' and part like 'copy:%'",
         job.id
     );
     let mut done = Vec::new();
-    let mut stands: BTreeMap<String, Stand> = BTreeMap::new();
+    let mut tables_reached: BTreeMap<String, Reached> = BTreeMap::new();
     for row in target.rows("read the marks of the copy", &sql).await? {
         let part = text(&row, 0).unwrap_or_default();
-        let Some(stand) = bytes(&row, 1).and_then(Stand::from_bytes) else {
+        let Some(reached) = bytes(&row, 1).and_then(Reached::from_bytes) else {
             continue;
         };
         if let Some(table) = part.strip_prefix(DONE) {
             done.push(table.to_owned());
-            stands.insert(table.to_owned(), stand);
+            tables_reached.insert(table.to_owned(), reached);
         } else if let Some((_, table)) = part.trim_start_matches("copy:").split_once(':')
             && !done.iter().any(|name| name == table)
-            && stands.get(table).is_none_or(|s| s.chunk < stand.chunk)
+            && tables_reached
+                .get(table)
+                .is_none_or(|s| s.chunk < reached.chunk)
         {
-            stands.insert(table.to_owned(), stand);
+            tables_reached.insert(table.to_owned(), reached);
         }
     }
-    Ok((done, stands))
+    Ok((done, tables_reached))
 }
 
 async fn read_tables(
     shared: &Shared,
     done: Vec<String>,
-    mut stands: BTreeMap<String, Stand>,
+    mut tables_reached: BTreeMap<String, Reached>,
     to_loaders: mpsc::Sender<Chunk>,
 ) -> Result<(), MoveError> {
     let mut source = Session::open(&shared.job, &shared.job.source).await?;
@@ -203,13 +209,13 @@ async fn read_tables(
         if done.contains(&table.name) {
             continue;
         }
-        let stand = stands.remove(&table.name).unwrap_or_default();
+        let reached = tables_reached.remove(&table.name).unwrap_or_default();
         let reader = Reader {
             shared,
             index,
             to_loaders: &to_loaders,
         };
-        reader.read_table(&mut source, stand).await?;
+        reader.read_table(&mut source, reached).await?;
     }
     source.close().await;
     Ok(())
@@ -222,7 +228,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    async fn read_table(&self, source: &mut Session, mut stand: Stand) -> Result<(), MoveError> {
+    async fn read_table(
+        &self,
+        source: &mut Session,
+        mut reached: Reached,
+    ) -> Result<(), MoveError> {
         let (job, table) = (&self.shared.job, &self.shared.tables[self.index]);
         let course = &self.shared.courses[self.index];
         let limits = &job.limits;
@@ -240,32 +250,32 @@ impl Reader<'_> {
                 rows: Some(wanted),
                 bytes: chunk_bytes,
             };
-            let range = table.key_range(job.shop, stand.key.as_ref(), None);
+            let range = table.key_range(job.shop, reached.key.as_ref(), None);
             let began = Instant::now();
             let rows = read(source, table, &range, limit).await?;
             self.shared.throttle.worked(began.elapsed());
             let whole = !rows.cut && rows.count < wanted;
-            let mut next = stand.clone();
+            let mut next = reached.clone();
             if let Some(average) = rows.bytes().checked_div(rows.count) {
                 row_bytes = average.max(1);
                 next.chunk += 1;
                 next.rows += rows.count;
                 next.bytes += rows.bytes();
                 next.key.clone_from(&rows.last);
-                course.open.lock().insert(stand.chunk, stand.clone());
+                course.open.lock().insert(reached.chunk, reached.clone());
                 let chunk = Chunk {
                     table: self.index,
-                    number: stand.chunk,
+                    number: reached.chunk,
                     rows,
                 };
                 if self.to_loaders.send(chunk).await.is_err() {
                     return Err(MoveError::Stopped);
                 }
             }
-            stand = next;
+            reached = next;
             // A chunk may be a whole one by chance; a row with no more key than the shop is the only one.
             if whole || table.key.len() == 1 {
-                course.open.lock().insert(u64::MAX, stand);
+                course.open.lock().insert(u64::MAX, reached);
                 return Ok(());
             }
         }
@@ -293,7 +303,7 @@ async fn load_chunks(
             step!(Step::CopyChunk => load_chunk(shared, &mut target, slot, &chunk).await).await?;
         let course = &shared.courses[chunk.table];
         shared.throttle.worked(took);
-        let next = sized(chunk.rows.count, took, shared.throttle.piece());
+        let next = size::next(chunk.rows.count, took, shared.throttle.piece());
         course.rows_next.store(next, Ordering::Relaxed);
         course.open.lock().remove(&chunk.number);
         Progress::add(&job.progress.rows_copied, chunk.rows.count);
@@ -319,10 +329,10 @@ async fn load_chunk(
     let part = format!("copy:{slot}:{}", table.name);
     let mut tries = 0;
     loop {
-        let stand = shared.courses[chunk.table].stand().unwrap_or_default();
+        let reached = shared.courses[chunk.table].reached().unwrap_or_default();
         let tried = async {
             target
-                .begin_owned_at(&shared.job, &part, &stand.to_bytes())
+                .begin_owned_at(&shared.job, &part, &reached.to_bytes())
                 .await?;
             let began = Instant::now();
             load(target, table, &chunk.rows).await?;
@@ -348,9 +358,9 @@ async fn finish(shared: &Shared, target: &mut Session) -> Result<(), MoveError> 
             let last = open.first_key_value().is_some_and(|(n, _)| *n == u64::MAX);
             if last { open.remove(&u64::MAX) } else { None }
         };
-        if let Some(stand) = whole {
+        if let Some(reached) = whole {
             let part = format!("{DONE}{}", table.name);
-            let at = stand.to_bytes();
+            let at = reached.to_bytes();
             target.begin_owned_at(&shared.job, &part, &at).await?;
             target.commit().await?;
         }

@@ -32,7 +32,6 @@ mod pair;
 // Where a comparison stands.
 mod stand;
 
-pub(crate) use chunks::sized;
 pub(crate) use pair::Pair;
 use stand::Noter;
 pub(crate) use stand::{Compared, Stand};

@@ -16,9 +16,9 @@ use crate::mover::feed::{Batch, Changed, Feed};
 use crate::mover::job::Job;
 use crate::mover::progress::Progress;
 use crate::mover::session::Session;
+use crate::mover::size;
 use crate::mover::table::{self, Table};
 use crate::mover::throttle::Throttle;
-use crate::mover::verify::sized;
 
 /// The first batch, and the smallest: later ones go by time, but in a fence each costs a commit, and its acknowledgement.
 const BATCH_MIN: u64 = 500;
@@ -112,7 +112,7 @@ impl Hand {
                 throttle.pass().await?;
                 self.refresh().await?;
             }
-            let any = self.turn(ledger, applied).await?;
+            let any = self.apply_batch(ledger, applied).await?;
             // Batches beyond the set are not this call's.
             if applied.borrow().contains(set) && !(any && ledger.has_repairs()) {
                 return Ok(());
@@ -140,7 +140,7 @@ impl Hand {
         while !done.is_cancelled() {
             throttle.pass().await?;
             self.refresh().await?;
-            if !self.turn(ledger, applied).await? {
+            if !self.apply_batch(ledger, applied).await? {
                 self.wait(IDLE).await?;
             }
             if ledger.len() > TOUCHED_MAX {
@@ -153,7 +153,7 @@ impl Hand {
     }
 
     /// One batch. Says whether there was one.
-    async fn turn(
+    async fn apply_batch(
         &mut self,
         ledger: &Ledger,
         applied: &watch::Sender<GtidSet>,
@@ -192,7 +192,7 @@ impl Hand {
         self.noted_set.clone_from(&upto);
         applied.send_replace(upto);
         if count >= self.size / 2 {
-            let next = sized(self.size, began.elapsed(), self.job.limits.chunk_time);
+            let next = size::next(self.size, began.elapsed(), self.job.limits.chunk_time);
             self.size = next.clamp(BATCH_MIN, BATCH_MAX);
         }
         Ok(true)

@@ -25,7 +25,7 @@ pub(crate) struct Ledger(Mutex<Notes>);
 struct Notes {
     stage: Stage,
     /// The applier's transactions so far.
-    turn: u64,
+    number: u64,
     keys: HashMap<Place, Note>,
     /// To be applied anew although nobody changed them.
     repairs: Vec<Place>,
@@ -49,7 +49,7 @@ enum Stage {
 #[derive(Debug, Clone, Copy)]
 struct Note {
     /// The transaction that wrote it last; 0 for a key that only looked different.
-    turn: u64,
+    number: u64,
     repair: Repair,
 }
 
@@ -112,23 +112,23 @@ impl Ledger {
     /// A transaction of the applier is committed. To be called before its GTID set is told to anyone.
     pub(crate) fn applied(&self, keys: impl IntoIterator<Item = Place>) {
         let mut notes = self.0.lock();
-        notes.turn += 1;
+        notes.number += 1;
         if notes.stage == Stage::Off {
             return;
         }
-        let turn = notes.turn;
+        let number = notes.number;
         for key in keys {
             notes
                 .keys
                 .entry(key)
                 .and_modify(|note| {
-                    note.turn = turn;
+                    note.number = number;
                     if note.repair == Repair::Waiting {
                         note.repair = Repair::Done;
                     }
                 })
                 .or_insert(Note {
-                    turn,
+                    number,
                     repair: Repair::None,
                 });
         }
@@ -145,7 +145,7 @@ impl Ledger {
         let mut notes = self.0.lock();
         for key in keys {
             notes.keys.entry(key).or_insert(Note {
-                turn: 0,
+                number: 0,
                 repair: Repair::None,
             });
         }
@@ -157,22 +157,22 @@ impl Ledger {
     }
 
     /// The number of the applier's last transaction.
-    pub(crate) fn turn(&self) -> u64 {
-        self.0.lock().turn
+    pub(crate) fn last_number(&self) -> u64 {
+        self.0.lock().number
     }
 
     /// Whether every key that was written up to that transaction has been the same since, or was written again, and none
     /// looks different.
-    pub(crate) fn is_past(&self, turn: u64) -> bool {
+    pub(crate) fn is_past(&self, number: u64) -> bool {
         let notes = self.0.lock();
-        let past = |note: &Note| note.turn > turn && note.repair == Repair::None;
+        let past = |note: &Note| note.number > number && note.repair == Repair::None;
         notes.keys.values().all(past)
     }
 
     /// How many of them looked different and have not been equal since.
     pub(crate) fn unsettled(&self) -> usize {
         let notes = self.0.lock();
-        let open = |note: &&Note| note.turn == 0 || note.repair != Repair::None;
+        let open = |note: &&Note| note.number == 0 || note.repair != Repair::None;
         notes.keys.values().filter(open).count()
     }
 
@@ -180,18 +180,21 @@ impl Ledger {
     /// not changed for longest come first, since they have the best chance of being equal.
     pub(crate) fn round(&self, max: usize) -> Vec<(Place, u64)> {
         let notes = self.0.lock();
-        let mut turns: Vec<u64> = notes.keys.values().map(|note| note.turn).collect();
-        let youngest = if turns.len() > max {
-            *turns.select_nth_unstable(max).1
+        let mut numbers: Vec<u64> = notes.keys.values().map(|note| note.number).collect();
+        let youngest = if numbers.len() > max {
+            *numbers.select_nth_unstable(max).1
         } else {
             u64::MAX
         };
-        let older = notes.keys.iter().filter(|(_, note)| note.turn < youngest);
-        let same = notes.keys.iter().filter(|(_, note)| note.turn == youngest);
+        let older = notes.keys.iter().filter(|(_, note)| note.number < youngest);
+        let same = notes
+            .keys
+            .iter()
+            .filter(|(_, note)| note.number == youngest);
         older
             .chain(same)
             .take(max)
-            .map(|(key, note)| (key.clone(), note.turn))
+            .map(|(key, note)| (key.clone(), note.number))
             .collect()
     }
 
@@ -199,11 +202,11 @@ impl Ledger {
     pub(crate) fn judge(&self, round: Vec<(Place, u64)>, different: &HashSet<Place>) -> Judged {
         let mut notes = self.0.lock();
         let mut judged = Judged::default();
-        for (key, turn) in round {
+        for (key, number) in round {
             let Some(note) = notes.keys.get_mut(&key) else {
                 continue;
             };
-            if note.turn != turn || note.repair == Repair::Waiting {
+            if note.number != number || note.repair == Repair::Waiting {
                 judged.later += 1;
             } else if !different.contains(&key) {
                 notes.keys.remove(&key);
@@ -309,12 +312,12 @@ mod tests {
         let ledger = Ledger::default();
         ledger.begin();
         ledger.applied([key(1), key(2)]);
-        let then = ledger.turn();
+        let then = ledger.last_number();
         assert!(ledger.is_past(0) && !ledger.is_past(then));
         ledger.judge(ledger.round(10), &differ(&[]));
         assert!(ledger.is_past(then));
         ledger.applied([key(1)]);
-        let then = ledger.turn();
+        let then = ledger.last_number();
         ledger.applied([key(1)]);
         assert!(ledger.is_past(then), "it is written again");
         ledger.suspect([key(7)]);
@@ -323,7 +326,7 @@ mod tests {
         ledger.applied(ledger.take_repairs());
         assert!(!ledger.is_past(0), "nor one that was put in order");
         ledger.judge(ledger.round(10), &differ(&[]));
-        assert!(ledger.is_past(ledger.turn()));
+        assert!(ledger.is_past(ledger.last_number()));
     }
 
     #[test]

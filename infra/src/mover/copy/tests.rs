@@ -63,13 +63,13 @@ fn a_stand_is_read_back() {
         KeyPart::Bytes(vec![0, 255]),
     ]));
     for key in [None, Some(Key(Box::new([]))), Some(key)] {
-        let stand = Stand {
+        let reached = Reached {
             chunk: 3,
             rows: 1_000,
             bytes: 7,
             key,
         };
-        assert_eq!(Stand::from_bytes(&stand.to_bytes()), Some(stand));
+        assert_eq!(Reached::from_bytes(&reached.to_bytes()), Some(reached));
     }
-    assert_eq!(Stand::from_bytes(b"short"), None);
+    assert_eq!(Reached::from_bytes(b"short"), None);
 }

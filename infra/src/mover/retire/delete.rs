@@ -8,9 +8,9 @@ use crate::mover::error::MoveError;
 use crate::mover::job::{End, Job};
 use crate::mover::progress::Progress;
 use crate::mover::session::{Session, text};
+use crate::mover::size;
 use crate::mover::table::Table;
 use crate::mover::throttle::Throttle;
-use crate::mover::verify::sized;
 
 /// Where rows are deleted, and what the home must say there.
 pub(crate) struct Deletion<'a> {
@@ -69,7 +69,7 @@ impl Deletion<'_> {
             throttle.worked(took);
             Progress::add(&self.job.progress.rows_deleted, gone);
             let (least, most) = (limits.chunk_rows_min.max(1), limits.chunk_rows_max.max(1));
-            rows = sized(rows, took, throttle.piece()).clamp(least.min(most), most);
+            rows = size::next(rows, took, throttle.piece()).clamp(least.min(most), most);
         }
     }
 

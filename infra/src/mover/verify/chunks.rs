@@ -8,7 +8,7 @@
 //! chunk is asked for again with fewer rows.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mysql_async::Row;
 use parking_lot::Mutex;
@@ -20,14 +20,13 @@ use crate::mover::error::MoveError;
 use crate::mover::fingerprint;
 use crate::mover::progress::Progress;
 use crate::mover::session::{bytes, number};
+use crate::mover::size;
 use crate::mover::table::{Key, Table};
 
 /// What a chunk may read by the table's statistics: what a server digests in a tenth of a second.
 const BYTES: u64 = 16 << 20;
 /// Rows of a table's first chunk, by whose time the next ones go.
 const FIRST_ROWS: u64 = 2_000;
-/// A chunk grows and shrinks by this at most: one slow read says little.
-const STEP: f64 = 2.0;
 /// A chunk that takes so many times what it shall has rows that are larger than those before.
 const TOO_LONG: u32 = 20;
 /// By how much it is made smaller then.
@@ -37,7 +36,7 @@ const FEWER: u64 = 8;
 pub(super) struct Plan<'a> {
     comparison: &'a Comparison<'a>,
     next: AsyncMutex<Next>,
-    course: Mutex<Course>,
+    front: Mutex<Front>,
 }
 
 /// The next chunk.
@@ -51,7 +50,7 @@ struct Next {
 
 /// How far the chunks are.
 #[derive(Debug)]
-struct Course {
+struct Front {
     /// Where each chunk begins that is on its way.
     open: BTreeMap<u64, Position>,
     /// Where the next one begins.
@@ -60,7 +59,7 @@ struct Course {
     rows: u64,
 }
 
-impl Course {
+impl Front {
     fn new(from: Position) -> Self {
         Self {
             open: BTreeMap::new(),
@@ -104,7 +103,7 @@ impl<'a> Plan<'a> {
         Progress::add(&comparison.job.progress.rows_compared, from.rows);
         Self {
             comparison,
-            course: Mutex::new(Course::new(from.clone())),
+            front: Mutex::new(Front::new(from.clone())),
             next: AsyncMutex::new(Next {
                 number: 0,
                 place: from,
@@ -115,12 +114,12 @@ impl<'a> Plan<'a> {
 
     /// Rows of the source that were compared.
     pub(super) fn rows(&self) -> u64 {
-        self.course.lock().rows
+        self.front.lock().rows
     }
 
     /// Up to where every row was compared; what differs is in the ledger.
     pub(super) fn position(&self) -> Position {
-        self.course.lock().position()
+        self.front.lock().position()
     }
 
     /// Compares all chunks.
@@ -166,15 +165,15 @@ impl<'a> Plan<'a> {
         next.place.rows += rows.len() as u64;
         next.place.after.clone_from(&upto);
         if upto.is_some() {
-            let rows = sized(next.rows, took, self.comparison.throttle.piece());
+            let rows = size::next(next.rows, took, self.comparison.throttle.piece());
             next.rows = rows.min(most_rows(self.comparison, table));
         } else {
             next.place.table += 1;
             let table = tables.get(next.place.table);
             next.rows = table.map_or(1, |t| first_rows(self.comparison, t));
         }
-        let mut course = self.course.lock();
-        course.begun(next.number, begins.clone(), next.place.clone());
+        let mut front = self.front.lock();
+        front.begun(next.number, begins.clone(), next.place.clone());
         Ok(Some(Chunk {
             number: next.number,
             table: begins.table,
@@ -249,7 +248,7 @@ impl<'a> Plan<'a> {
         }
         Progress::add(&job.progress.rows_compared, rows);
         Progress::add(&job.progress.pieces, 1);
-        self.course.lock().done(chunk.number, rows);
+        self.front.lock().done(chunk.number, rows);
         Ok(())
     }
 }
@@ -265,20 +264,6 @@ fn summed<'d>(
         }
     }
     Ok(sum)
-}
-
-/// A size for the next piece of work, when one of size `now` took that long.
-pub(crate) fn sized(now: u64, took: Duration, wanted: Duration) -> u64 {
-    let factor = wanted.as_secs_f64() / took.as_secs_f64().max(0.000_1);
-    let factor = factor.clamp(1.0 / STEP, STEP);
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a positive number of rows, far below 2^52"
-    )]
-    let next = (now as f64 * factor) as u64;
-    next.max(1)
 }
 
 /// As many rows as a chunk of this table may have.
@@ -312,25 +297,15 @@ mod tests {
             after: None,
             rows,
         };
-        let mut course = Course::new(place(0, 0));
-        course.begun(1, place(0, 0), place(0, 10));
-        course.begun(2, place(0, 10), place(1, 15));
-        course.begun(3, place(1, 15), place(1, 25));
-        course.done(2, 5);
-        assert_eq!(course.position(), place(0, 0));
-        course.done(1, 10);
-        assert_eq!(course.position(), place(1, 15));
-        course.done(3, 10);
-        assert_eq!((course.position(), course.rows), (place(1, 25), 25));
-    }
-
-    #[test]
-    fn a_size_follows_the_time_in_steps() {
-        let wanted = Duration::from_millis(100);
-        assert_eq!(sized(100, Duration::from_millis(50), wanted), 200);
-        assert_eq!(sized(100, Duration::from_millis(1), wanted), 200);
-        assert_eq!(sized(100, Duration::from_millis(80), wanted), 125);
-        assert_eq!(sized(100, Duration::from_secs(9), wanted), 50);
-        assert_eq!(sized(1, Duration::from_secs(9), wanted), 1);
+        let mut front = Front::new(place(0, 0));
+        front.begun(1, place(0, 0), place(0, 10));
+        front.begun(2, place(0, 10), place(1, 15));
+        front.begun(3, place(1, 15), place(1, 25));
+        front.done(2, 5);
+        assert_eq!(front.position(), place(0, 0));
+        front.done(1, 10);
+        assert_eq!(front.position(), place(1, 15));
+        front.done(3, 10);
+        assert_eq!((front.position(), front.rows), (place(1, 25), 25));
     }
 }

@@ -200,7 +200,7 @@ impl Noter {
         }
         // The set first: what is in it has a number up to the one that is asked for after it.
         let applied = applied.borrow().clone();
-        let (_, since) = std::mem::replace(&mut self.then, (ledger.turn(), applied));
+        let (_, since) = std::mem::replace(&mut self.then, (ledger.last_number(), applied));
         self.noted = Instant::now();
         Some(Stand {
             since,
