@@ -67,14 +67,14 @@ impl Driver {
         let copying = step!(Step::Copy => {
             copy::copy_all(job, tables, Throttle::start(job)).await
         });
-        let copying = async {
+        let copying = Box::pin(async {
             tokio::select! {
                 done = copying => done,
                 // A binlog that cannot be followed any more is told now, not when all is copied.
                 fault = feed.watch() => Err(fault),
                 fault = tail.watch() => Err(fault),
             }
-        };
+        });
         forgetting(&self.mover.catalog, &mut self.row, job, copying).await?;
         let detail = self.counted();
         self.step(MoveEvent::Copied, &detail, None).await
@@ -83,7 +83,7 @@ impl Driver {
     /// Follows the source until few changes are left, compares everything, and goes into the fence.
     pub(super) async fn follow(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
         self.ready_to_work().await?;
-        let converging = converge(&mut self.hands);
+        let converging = Box::pin(converge(&mut self.hands));
         forgetting(&self.mover.catalog, &mut self.row, &self.job, converging).await?;
         if self.row.state == MoveState::CatchingUp {
             let detail = self.counted();
@@ -107,12 +107,12 @@ impl Driver {
         };
         if verified.is_none() {
             let comparing = step!(Step::Compare => applier.compare_all().await);
-            let comparing = async {
+            let comparing = Box::pin(async {
                 tokio::select! {
                     done = comparing => done,
                     fault = tail.watch() => Err(fault),
                 }
-            };
+            });
             let (catalog, row) = (&self.mover.catalog, &mut self.row);
             let found = forgetting(catalog, row, &self.job, comparing).await?;
             for text in &found.contradictions {
