@@ -24,10 +24,12 @@ mod move_binlog;
 mod move_copy;
 mod move_failpoints;
 mod move_faults;
+mod move_lease;
 mod move_limits;
 mod move_pace;
 mod move_refusals;
 mod move_resumed;
+mod move_secrets;
 mod move_source_gone;
 mod move_under_load;
 mod move_verify;
@@ -80,8 +82,10 @@ fn main() -> Result<ExitCode> {
         move_resumed::list(),
         move_failpoints::list(),
         move_zombie::list(),
+        move_lease::list(),
         move_faults::list(),
         move_source_gone::list(),
+        move_secrets::list(),
         move_again::list(),
         move_verify::list(),
         move_under_load::list(),
