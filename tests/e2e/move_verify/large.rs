@@ -33,14 +33,15 @@ const ROWS: &str = "insert into x_large (shop_id, k, e, b, i, ti, su, mi, ii, bu
    mod(n, 8), concat('{\"n\": ', n, ', \"f\": ', n / 8, ', \"l\": [true, null, \"', mod(n, 50), '\"]}'), st_geomfromtext(concat('POINT(', n, ' ', -n, ')')), to_vector(concat('[', n, ',-0.5,', mod(n, 9), ']')), if(mod(n, 2), null, n),
    n, if(mod(n, 23) = 0, null, concat('u', n)) from n";
 
-/// What happens to them while they move, and to a table beside them.
+/// What happens to them while they move, and to a table beside them. Left to itself the server reads the whole shop for
+/// some of them (it intersects `u1` with the primary key's `shop_id`), and locks each row and gap of it for minutes.
 const CHANGES: [&str; 7] = [
-    "set @f = floor(rand() * {rows}); update x_large set vc = uuid(), d = rand(), j = json_set(j, '$.f', 1.5e0), d6 = now(6) where shop_id = {shop} and u1 = @f",
-    "set @f = floor(rand() * {rows}); update x_large set bl = random_bytes(300), ii = null where shop_id = {shop} and u1 between @f and @f + 20",
-    "set @f = floor(rand() * {rows}); delete from x_large where shop_id = {shop} and u1 = @f",
-    "set @f = floor(rand() * {rows}); update ignore x_large set k = upper(k), i = i - 1 where shop_id = {shop} and u1 = @f",
+    "set @f = floor(rand() * {rows}); update /*+ index(x_large u1) */ x_large set vc = uuid(), d = rand(), j = json_set(j, '$.f', 1.5e0), d6 = now(6) where shop_id = {shop} and u1 = @f",
+    "set @f = floor(rand() * {rows}); update /*+ index(x_large u1) */ x_large set bl = random_bytes(300), ii = null where shop_id = {shop} and u1 between @f and @f + 20",
+    "set @f = floor(rand() * {rows}); delete /*+ index(x_large u1) */ from x_large where shop_id = {shop} and u1 = @f",
+    "set @f = floor(rand() * {rows}); update /*+ index(x_large u1) */ ignore x_large set k = upper(k), i = i - 1 where shop_id = {shop} and u1 = @f",
     "insert into x_large (shop_id, k, e, b, i, u1) select {shop}, mod(uuid_short(), 1000000000), 2, '', 0, 1000000000 + floor(rand() * 1000000000)",
-    "update x_large set u2 = null where shop_id = {shop} and u1 in (1, 2); update x_large set u2 = if(u1 = 1, 'u2', 'u1') where shop_id = {shop} and u1 in (1, 2)",
+    "update /*+ index(x_large u1) */ x_large set u2 = null where shop_id = {shop} and u1 in (1, 2); update /*+ index(x_large u1) */ x_large set u2 = if(u1 = 1, 'u2', 'u1') where shop_id = {shop} and u1 in (1, 2)",
     "update product set title = uuid() where shop_id = {shop}",
 ];
 
