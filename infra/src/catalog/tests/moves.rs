@@ -370,3 +370,30 @@ async fn a_move_back_takes_the_place_of_the_one_in_observation() {
         .await;
     assert!(matches!(late, Err(CatalogError::Stale(_))), "{late:?}");
 }
+
+/// Invariant 1: a primary of either pod that is another one by now makes the step wait, whatever was seen at the former one.
+#[tokio::test]
+async fn inv1_the_owner_does_not_change_under_another_term_of_either_pod() {
+    let (_dir, catalog) = catalog().await;
+    let (shop, row) = begun(&catalog, "snow").await;
+    let row = at(&catalog, row, MoveState::Cutover).await;
+    let mut terms = [(pod(1), 1), (pod(2), 1)];
+    for (index, name) in ["one", "two"].into_iter().enumerate() {
+        let replica = format!("127.0.0.{}:3307", index + 1);
+        catalog
+            .set_primary("test", name, &replica, 1)
+            .await
+            .unwrap();
+        let refused = catalog.switch_move(&row, &row.detail, &terms).await;
+        let refused = refused.expect_err(name);
+        assert!(matches!(refused, CatalogError::Conflict(_)), "{refused}");
+        let placed = catalog.placement(shop.id).await.unwrap();
+        assert_eq!((placed.pod, placed.epoch), (pod(1), row.source_epoch));
+        terms[index].1 = 2;
+    }
+    catalog
+        .switch_move(&row, &row.detail, &terms)
+        .await
+        .unwrap();
+    assert_eq!(catalog.placement(shop.id).await.unwrap().pod, pod(2));
+}
