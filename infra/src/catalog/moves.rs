@@ -22,6 +22,8 @@ mod events;
 mod leftovers;
 // What an operator may order.
 mod orders;
+// What the edges tell.
+mod parks;
 // Which pod a shop may be at.
 mod pins;
 // Rows, and the ways to name one.
@@ -101,6 +103,9 @@ pub(crate) struct MoveDetail {
     pub(crate) source_gone: bool,
     /// A move back that failed past `preparing`: it copies everything anew.
     pub(crate) recopy: bool,
+    /// Why it is to fail, said inside of its fence: that is lifted first, and whoever does it must not take it for one that
+    /// missed.
+    pub(crate) must_fail: Option<String>,
     /// Fences of it were tried before it was resumed; those are not counted any more.
     pub(crate) fenced_before: bool,
     /// What it took.

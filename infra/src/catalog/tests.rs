@@ -319,6 +319,8 @@ mod whole;
 
 // What is told of moves.
 mod move_events;
+// Fences that stand, or were lifted.
+mod move_fences;
 // Orders beside the steps of a driver.
 mod move_order_races;
 // What is ordered of moves, and what is refused.

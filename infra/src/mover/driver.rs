@@ -42,14 +42,7 @@ pub(super) use ends::{end_of, job_of};
 pub(super) use fence::Fences;
 use follow::{Hands, Tables};
 pub(super) use kept::Kept;
-pub(super) use recover::HOME_CACHED;
-
-/// Why a fence that stands is to be lifted.
-#[derive(Debug, Clone)]
-pub(super) struct Reason {
-    pub(super) event: MoveEvent,
-    pub(super) text: String,
-}
+pub(super) use recover::{HOME_CACHED, Reason, Why};
 
 /// Where the catalog says that the shop is.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +58,7 @@ pub(super) struct Driver {
     row: MoveRow,
     job: Job,
     gate: Gate,
+    /// Why the fence that stands is to be lifted, until the catalog has it.
     reason: Option<Reason>,
     /// Whether this run's owner number is in the homes.
     source_taken: bool,

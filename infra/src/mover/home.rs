@@ -29,8 +29,29 @@ pub(crate) async fn change(
     job: &Job,
     change: &Change,
 ) -> Result<Option<HomeRow>, MoveError> {
+    change_told(session, job, change, &mut At::default()).await
+}
+
+/// How far a change of a home is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The row is locked, by others before it.
+    #[default]
+    Lock,
+    /// It is the change's; what is left is to write and commit it.
+    Commit,
+}
+
+/// As [`change`], and says how far it is.
+pub(crate) async fn change_told(
+    session: &mut Session,
+    job: &Job,
+    change: &Change,
+    at: &mut At,
+) -> Result<Option<HomeRow>, MoveError> {
     session.begin().await?;
     let found = read(session, job.shop, " for update").await?;
+    *at = At::Commit;
     let who = Who {
         id: job.id.to_string(),
         owner: job.owner,

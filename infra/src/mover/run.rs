@@ -29,6 +29,8 @@ mod caps;
 mod keeper;
 // The copy that an aborted move left at its target, or one that ended without its source at that.
 mod leftover;
+// What a move's row says of what went wrong.
+mod notes;
 // One move, from takeover to takeover.
 mod task;
 

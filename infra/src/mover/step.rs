@@ -83,6 +83,8 @@ steps! {
     Moved => "moved",
     /// The catalog: handed over.
     HandedOver => "handed-over",
+    /// The catalog: why the move is to fail, before its fence is lifted.
+    NoteMustFail => "note-must-fail",
     /// The source's home becomes what the placement says: a fence is lifted.
     Lift => "lift",
     /// The catalog: the fence is lifted, for a later try.

@@ -8,7 +8,6 @@ use super::{
     DRIVER, MoveDetail, MoveRow, append, append_taken, by_id, drop_lease, expect, leftovers,
     text_of, write,
 };
-use crate::api::ParkReport;
 use crate::catalog::{Catalog, CatalogError, Change, signed};
 
 impl Catalog {
@@ -96,42 +95,6 @@ impl Catalog {
         Ok(row)
     }
 
-    /// Adds what an edge tells of a shop's requests to the move that had the epoch at which it went on, else to the shop's
-    /// latest.
-    pub(crate) async fn note_park(&self, report: &ParkReport) -> Result<(), CatalogError> {
-        let ParkReport {
-            shop,
-            epoch,
-            parked,
-            longest_ms,
-            late,
-        } = report;
-        let mut change = self.change(DRIVER).await?;
-        let id: Option<String> = sqlx::query_scalar(
-            "select id from move where shop = $1 \
-             order by case when epoch = $2 then 0 else 1 end, created_ms desc, id desc limit 1",
-        )
-        .bind(signed(shop.get()))
-        .bind(signed(epoch.get()))
-        .fetch_optional(change.conn())
-        .await?;
-        let id = id.ok_or_else(|| CatalogError::not_found("move of shop", shop))?;
-        let id = id
-            .parse()
-            .map_err(|_| CatalogError::Corrupt(format!("the id of move {id}")))?;
-        let row = by_id(change.conn(), id).await?;
-        let mut detail = row.detail;
-        let record = &mut detail.record;
-        if *parked > 0 {
-            let before = record.requests_parked.unwrap_or(0);
-            record.requests_parked = Some(before.saturating_add(*parked));
-            record.longest_park_ms = record.longest_park_ms.max(Some(*longest_ms));
-        }
-        record.late_arrivals = record.late_arrivals.saturating_add(*late);
-        write(&mut change, id, row.state, &detail, row.error.as_deref()).await?;
-        change.commit().await
-    }
-
     /// Keeps what is known, in the same state. What an operator would see becomes an event.
     pub(crate) async fn note_move(
         &self,
@@ -148,6 +111,31 @@ impl Catalog {
             append(&mut change, found.id, found.state, found.owner, Some(&note)).await?;
         }
         let row = by_id(change.conn(), found.id).await?;
+        change.commit().await?;
+        Ok(row)
+    }
+
+    /// Keeps why the move is to fail, until that step is done: the fence that stands is lifted first. From the catalog's
+    /// step on it goes only forward, and nothing is kept.
+    pub(crate) async fn note_must_fail(
+        &self,
+        seen: &MoveRow,
+        why: &str,
+    ) -> Result<MoveRow, CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let found = expect(&mut change, seen).await?;
+        if owned_by_target(&mut change, &found).await? {
+            return Ok(found);
+        }
+        let (id, state) = (found.id, found.state);
+        let detail = MoveDetail {
+            must_fail: Some(why.to_owned()),
+            ..found.detail
+        };
+        write(&mut change, id, state, &detail, Some(why)).await?;
+        let note = format!("to fail: {why}");
+        append(&mut change, id, state, found.owner, Some(&note)).await?;
+        let row = by_id(change.conn(), id).await?;
         change.commit().await?;
         Ok(row)
     }
@@ -178,6 +166,7 @@ pub(super) fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
     let mut detail = driver.clone();
     detail.despite_strays |= stored.despite_strays;
     detail.source_gone |= stored.source_gone;
+    detail.must_fail.clone_from(&stored.must_fail);
     detail.since_ms = stored.since_ms;
     detail.events_left_out = stored.events_left_out;
     detail.record.requests_parked = stored.record.requests_parked;
@@ -243,6 +232,9 @@ pub(super) async fn apply(
     }
     if next != MoveState::Paused {
         detail.waits = None;
+    }
+    if matches!(next, MoveState::Failed | MoveState::Aborting) {
+        detail.must_fail = None;
     }
     write(change, found.id, next, &detail, error).await?;
     append(change, found.id, next, found.owner, note).await?;

@@ -30,6 +30,12 @@ impl Catalog {
         if owned_by_target(&mut change, &found).await? {
             return Ok(found);
         }
+        if let Some(why) = &found.detail.must_fail {
+            return Err(CatalogError::Conflict(format!(
+                "move {} is to fail: {why}",
+                found.id
+            )));
+        }
         for &(pod, term) in terms {
             same_term(&mut change, pod, term).await?;
         }

@@ -2,14 +2,16 @@
 //! and a second connection sees whose they are. What holds the home for longer than a write may take is ended: its process
 //! is frozen or gone, and it was never acknowledged.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
 use crate::mover::error::MoveError;
-use crate::mover::home::{self, Change, HomeRow};
+use crate::mover::home::{self, At, Change, HomeRow};
 use crate::mover::job::{End, Job};
 use crate::mover::session::{Session, number};
+use crate::output::count;
 
 /// How often it is looked who still holds the home, once the first is over its time.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -20,6 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(in crate::mover) struct Door {
     session: Session,
     watch: Option<Session>,
+    /// What its last change waited for, also where that was broken off.
+    waited: Waited,
 }
 
 /// What a change waited for.
@@ -31,6 +35,18 @@ pub(in crate::mover) struct Waited {
     pub(in crate::mover) in_flight: Option<u64>,
     /// Sessions that were ended.
     pub(in crate::mover) ended: u64,
+    /// How far it came.
+    pub(in crate::mover) at: At,
+}
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(writes) = self.in_flight {
+            let plural = if writes == 1 { "" } else { "s" };
+            write!(f, "{writes} write{plural} in flight, ")?;
+        }
+        write!(f, "{} ended", count(self.ended, "session"))
+    }
 }
 
 impl Door {
@@ -40,6 +56,7 @@ impl Door {
         Ok(Self {
             session,
             watch: None,
+            waited: Waited::default(),
         })
     }
 
@@ -49,6 +66,7 @@ impl Door {
         Ok(Self {
             session,
             watch: Some(watch),
+            waited: Waited::default(),
         })
     }
 
@@ -66,43 +84,48 @@ impl Door {
         }
     }
 
+    /// What its last change waited for, also where that was broken off.
+    pub(in crate::mover) const fn waited(&self) -> Waited {
+        self.waited
+    }
+
     /// Changes the home, within the fence's bound.
     pub(in crate::mover) async fn change(
         &mut self,
         job: &Job,
         change: &Change,
     ) -> Result<(Option<HomeRow>, Waited), MoveError> {
-        let Self { session, watch } = self;
+        let Self {
+            session,
+            watch,
+            waited,
+        } = self;
+        *waited = Waited::default();
+        let Waited {
+            in_flight,
+            ended,
+            at,
+            ..
+        } = waited;
         let bound = job.limits.fence_bound;
         let (end, own) = (session.end().clone(), session.connection_id());
         let begun = Instant::now();
-        let mut waited = Waited::default();
-        let work = timeout(bound, home::change(session, job, change));
+        let work = timeout(bound, home::change_told(session, job, change, at));
         let row = tokio::select! {
             biased;
             row = work => row,
             // Ends never.
-            () = look(watch, job, &end, own, &mut waited) => return Err(MoveError::Stopped),
+            () = look(watch, job, &end, own, (in_flight, ended)) => return Err(MoveError::Stopped),
         };
         waited.time = begun.elapsed();
         match row {
-            Ok(row) => Ok((row?, waited)),
-            Err(_) => {
-                let counted = waited.in_flight;
-                let counted =
-                    counted.map_or_else(String::new, |n| format!("{n} writes in flight, "));
-                Err(MoveError::Waits(format!(
-                    "pod {}: the home stayed locked for {} ms ({counted}{} sessions ended)",
-                    end.pod,
-                    bound.as_millis(),
-                    waited.ended
-                )))
-            }
+            Ok(row) => Ok((row?, *waited)),
+            Err(_) => Err(MoveError::Waits(missed(&end, bound, *waited))),
         }
     }
 
     pub(in crate::mover) async fn close(self) {
-        let Self { session, watch } = self;
+        let Self { session, watch, .. } = self;
         session.close().await;
         if let Some(watch) = watch {
             watch.close().await;
@@ -110,17 +133,34 @@ impl Door {
     }
 }
 
+/// Why a change of a home was given up.
+fn missed(end: &End, bound: Duration, waited: Waited) -> String {
+    let (pod, bound) = (end.pod, bound.as_millis());
+    match waited.at {
+        At::Lock => format!("pod {pod}: the home stayed locked for {bound} ms ({waited})"),
+        At::Commit => format!(
+            "pod {pod}: the change of the home did not commit within {bound} ms ({waited}); see that the pod's replicas run"
+        ),
+    }
+}
+
 /// Counts the writes in flight if it is a fence (the question goes through all locks of the server), then ends those that
 /// take too long. What fails here fails silently: the change itself has its bound.
-async fn look(watch: &mut Option<Session>, job: &Job, end: &End, own: u32, waited: &mut Waited) {
+async fn look(
+    watch: &mut Option<Session>,
+    job: &Job,
+    end: &End,
+    own: u32,
+    (counted, ended): (&mut Option<u64>, &mut u64),
+) {
     let began = Instant::now();
     if let Some(watch) = watch {
-        waited.in_flight = in_flight(watch, job).await;
+        *counted = in_flight(watch, job).await;
     }
     tokio::time::sleep_until(began + job.limits.fence_kill_after).await;
     loop {
         let looked = match watch.as_mut().filter(|watch| !watch.is_lost()) {
-            Some(watch) => end_holders(watch, job, own, &mut waited.ended).await,
+            Some(watch) => end_holders(watch, job, own, ended).await,
             None => match Session::open(job, end).await {
                 Ok(opened) => {
                     *watch = Some(opened);

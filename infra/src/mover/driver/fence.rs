@@ -40,7 +40,7 @@ const TURN_PAUSES: u32 = 2;
 /// Fences of one move that missed, and when the next may close.
 #[derive(Debug, Default)]
 pub(in crate::mover) struct Fences {
-    missed: u32,
+    pub(super) missed: u32,
     not_before: Option<Instant>,
     /// What an operator reads until then.
     waits: Option<String>,
@@ -79,7 +79,7 @@ impl Fences {
 
     /// One more was lifted, and why. When the next is tried is told as an instant: what changes by itself would be news again
     /// and again.
-    pub(super) fn missed(&mut self, first: Duration, why: &str) -> u32 {
+    pub(super) fn missed(&mut self, first: Duration, why: &str) {
         let pause = first
             .saturating_mul(1 << self.missed.min(10))
             .min(RETRY_MAX.max(first));
@@ -90,7 +90,6 @@ impl Fences {
             self.missed,
             utc(OffsetDateTime::now_utc() + pause)
         ));
-        self.missed
     }
 }
 
@@ -106,6 +105,57 @@ struct Lines {
     door: Door,
     /// The target's.
     target: Session,
+    /// What the hand-over does: told where it takes too long.
+    doing: Doing,
+}
+
+/// A part of the hand-over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Look,
+    Fence,
+    Follow,
+    Compare,
+    Note,
+    Handing,
+    Ready,
+    Tail,
+    Confirm,
+    Switch,
+}
+
+impl Doing {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Look => "the catalog's answer where the shop is",
+            Self::Fence => "the lock of the shop's home at the source",
+            Self::Follow => "the last changes to be made at the target",
+            Self::Compare => "the comparison of the keys that had changed",
+            Self::Note => "the catalog to note that both sides are equal",
+            Self::Handing => "the source's home to become `handing`",
+            Self::Ready => "the target's home to become `ready`",
+            Self::Tail => "the target's binlog to be read",
+            Self::Confirm => "a last look at the source's home",
+            Self::Switch => "the catalog to change the owner",
+        }
+    }
+}
+
+/// Why a hand-over was given up.
+fn too_long(bound: Duration, doing: Doing, waited: Waited) -> String {
+    let bound = bound.as_millis();
+    let text = format!("the hand-over took longer than {bound} ms, and was waiting for");
+    match doing {
+        Doing::Fence | Doing::Handing => format!("{text} {} ({waited})", doing.words()),
+        Doing::Look
+        | Doing::Follow
+        | Doing::Compare
+        | Doing::Note
+        | Doing::Ready
+        | Doing::Tail
+        | Doing::Confirm
+        | Doing::Switch => format!("{text} {}", doing.words()),
+    }
 }
 
 impl Driver {
@@ -130,7 +180,11 @@ impl Driver {
             Door::of_fence(&self.job, &self.job.source),
             Session::open(&self.job, &self.job.target)
         )?;
-        let mut lines = Lines { door, target };
+        let mut lines = Lines {
+            door,
+            target,
+            doing: Doing::Look,
+        };
         if let Some(at) = self.incoming
             && self.row.detail.was_fenced()
         {
@@ -154,10 +208,8 @@ impl Driver {
         match done {
             Ok(done) => done?,
             Err(_) => {
-                return Err(MoveError::Waits(format!(
-                    "the hand-over took longer than {} ms",
-                    self.job.limits.pause_bound.as_millis()
-                )));
+                let (bound, waited) = (self.job.limits.pause_bound, lines.door.waited());
+                return Err(MoveError::Waits(too_long(bound, lines.doing, waited)));
             }
         }
         (fences.missed, fences.not_before) = (0, None);
@@ -200,32 +252,39 @@ impl Driver {
         let begun = Instant::now();
         let applied_before = self.job.progress.now().keys_applied;
         let job = &self.job;
+        lines.doing = Doing::Fence;
         let door = &mut lines.door;
         let fence = step!(Step::Fence => door.change(job, &Change::Fence).await);
         let (_, waited) = fence.await?;
         // It holds every write that was acknowledged: none can come after it.
         let fenced = lines.door.session().gtid_executed().await?;
-        self.finish_rows(&fenced).await?;
+        self.finish_rows(&fenced, &mut lines.doing).await?;
         let applied = self.job.progress.now().keys_applied - applied_before;
         let mut detail = self.row.detail.clone();
         detail.fence_gtid = Some(fenced.to_string());
         note_fence(&mut detail.record, waited, applied);
+        lines.doing = Doing::Note;
         self.step(MoveEvent::Followed, &detail, None).await?;
         let job = &self.job;
+        lines.doing = Doing::Handing;
         let door = &mut lines.door;
         step!(Step::Handing => door.change(job, &Change::Handing).await).await?;
+        lines.doing = Doing::Ready;
         let target = &mut lines.target;
         let ready = step!(Step::Ready => home::ready(target, job, placement).await).await?;
         // Whoever changed a row at the target behind the mover's back is seen up to the moment it may sell.
+        lines.doing = Doing::Tail;
         if let Some(hands) = &mut self.hands {
             hands.tail.wait_for(&ready, job.limits.pause_bound).await?;
         }
+        lines.doing = Doing::Confirm;
         self.confirm(lines).await?;
+        lines.doing = Doing::Switch;
         self.switch(&ready, begun).await
     }
 
     /// The last changes, and the comparison of every key that changed since it was compared.
-    async fn finish_rows(&mut self, fenced: &GtidSet) -> Result<(), MoveError> {
+    async fn finish_rows(&mut self, fenced: &GtidSet, doing: &mut Doing) -> Result<(), MoveError> {
         let Some(Hands {
             applier: Some(applier),
             ..
@@ -233,6 +292,7 @@ impl Driver {
         else {
             return Err(MoveError::Stopped);
         };
+        *doing = Doing::Follow;
         step!(Step::Follow => {
             applier
                 .apply_until(Until::Set(fenced.clone()))
@@ -240,6 +300,7 @@ impl Driver {
                 .map(drop)
         })
         .await?;
+        *doing = Doing::Compare;
         step!(Step::CompareKeys => {
             applier.compare_touched().await.map(drop)
         })

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use shared::moves::MoveState;
 
-use super::Driver;
 use super::follow::Hands;
+use super::{Driver, Reason};
 use crate::catalog::MoveRow;
 use crate::mover::error::{MoveError, Verdict};
 use crate::mover::job::{End, Job};
@@ -52,8 +52,12 @@ impl Kept {
 }
 
 impl Driver {
-    /// The row as this run last saw it, and what the next may go on with after an error.
-    pub(in crate::mover) fn end(mut self, error: Option<&MoveError>) -> (MoveRow, Option<Kept>) {
+    /// The row as this run last saw it, what the next may go on with after an error, and why it is to lift the fence, where
+    /// this one knew that and did not come so far.
+    pub(in crate::mover) fn end(
+        mut self,
+        error: Option<&MoveError>,
+    ) -> (MoveRow, Option<Kept>, Option<Reason>) {
         self.mover.moves.leave(self.row.id, &self.job.progress);
         // These say that somebody or something was in the way, and nothing of a connection or a row.
         let passes = error.is_some_and(|error| {
@@ -73,7 +77,7 @@ impl Driver {
                     turn: self.turn.take(),
                 }
             });
-        (self.row, kept)
+        (self.row, kept, self.reason)
     }
 
     /// Goes on with what the run before left.

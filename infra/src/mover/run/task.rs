@@ -8,9 +8,10 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 use tokio::time::Instant;
 
 use super::keeper::{Gate, Heard, keep};
+use super::notes::{note, note_must_fail, settle};
 use super::{Mover, heard, may_be_fenced};
-use crate::catalog::{MoveDetail, MoveRef, MoveRow};
-use crate::mover::driver::{Driver, Fences, Kept, Reason};
+use crate::catalog::{MoveRef, MoveRow};
+use crate::mover::driver::{Driver, Fences, Kept, Reason, Why};
 use crate::mover::error::{MoveError, Verdict};
 use crate::mover::step::{Step, step};
 
@@ -33,7 +34,8 @@ struct Memory {
     begun: Option<Instant>,
     /// Fences that missed, and when the next may close.
     fences: Fences,
-    /// Why a fence that stands is to be lifted.
+    /// The gravest reason why a fence that stands is to be lifted, or the move fails, until the catalog has it: what is found
+    /// later may only be in the way of that.
     reason: Option<Reason>,
     /// What the last run left to the next.
     kept: Option<Kept>,
@@ -53,6 +55,35 @@ impl Memory {
         let pause = PAUSE_MIN.saturating_mul(1 << self.faults.min(10)).min(max);
         self.faults = self.faults.saturating_add(1);
         pause
+    }
+
+    /// Of two reasons that are equally grave the first counts: the other may follow from it.
+    fn blame(&mut self, why: Why, text: &str) {
+        if self.reason.as_ref().is_none_or(|known| known.why < why) {
+            let text = text.to_owned();
+            self.reason = Some(Reason { why, text });
+        }
+    }
+
+    /// Takes what an earlier process has noted, and drops what the catalog has.
+    fn look_at(&mut self, row: &MoveRow) {
+        if let Some(text) = &row.detail.must_fail {
+            self.blame(Why::Fail, text);
+        }
+        let state = row.state;
+        // A move that was paused before it could fail does so when it goes on.
+        let may_fail = state == MoveState::Paused || state.after(MoveEvent::Fail).is_some();
+        self.reason.take_if(|reason| match reason.why {
+            Why::Missed | Why::PrimaryChanged => !may_be_fenced(state),
+            Why::Fail => !may_fail,
+        });
+    }
+
+    /// Why the move fails now: where a fence stands, that is lifted first.
+    fn fails(&self, state: MoveState) -> Option<String> {
+        let reason = self.reason.as_ref()?;
+        let now = state.after(MoveEvent::Fail).is_some() && !may_be_fenced(state);
+        (now && reason.why == Why::Fail).then(|| reason.text.clone())
     }
 }
 
@@ -115,8 +146,12 @@ async fn forget_files(mover: &Mover, id: MoveId) {
 async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
     let id = row.id;
     let gate: Gate = Arc::new(tokio::sync::Mutex::new(row.state));
-    let (reason, kept) = (memory.reason.take(), memory.kept.take());
     memory.begun = Some(Instant::now());
+    memory.look_at(&row);
+    if let Some(text) = memory.fails(row.state) {
+        return fail(mover, &row, &text, memory).await;
+    }
+    let (reason, kept) = (memory.reason.clone(), memory.kept.take());
     let begun = Driver::new(mover, row.clone(), Arc::clone(&gate), reason, kept).await;
     let mut driver = match begun {
         Ok(driver) => driver,
@@ -139,8 +174,8 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
         Ended::Fault(error) => Some(error),
         Ended::Over | Ended::Heard(_) => None,
     };
-    let (row, kept) = driver.end(error);
-    memory.kept = kept;
+    let (row, kept, reason) = driver.end(error);
+    (memory.kept, memory.reason) = (kept, reason);
     if !may_be_fenced(row.state) {
         memory.fences.open();
     }
@@ -151,8 +186,11 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
             Next::Leave
         }
         Ended::Heard(Heard::Ordered) => {
-            // An operator has looked at it: what was missed before counts no more.
-            *memory = Memory::default();
+            // An operator has looked at it: what was missed before counts no more. What the catalog was to be told does.
+            *memory = Memory {
+                reason: memory.reason.take(),
+                ..Memory::default()
+            };
             Next::Again
         }
         Ended::Heard(Heard::Lost) => {
@@ -177,35 +215,24 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
     let (id, state, text) = (row.id, row.state, error.brief());
     let verdict = error.verdict();
     tracing::warn!(%id, %state, ?verdict, "{text}");
-    let pause = memory.pause(state);
-    let standing = may_be_fenced(state);
-    if standing && verdict != Verdict::Leave {
-        // The next run lifts the fence at once, unless the target owns the shop.
-        let event = match verdict {
-            Verdict::Rewind => MoveEvent::PrimaryChanged,
-            Verdict::Fail => MoveEvent::Fail,
-            Verdict::Again | Verdict::Leave => MoveEvent::FenceMissed,
-        };
-        if memory.faults > 1 {
-            // A pod that is away holds up no stop: the next control server lifts the fence.
-            if mover.stop.is_cancelled() {
-                return Next::Leave;
-            }
-            note(mover, &row, &error, &text).await;
-            rest(mover, &row, state, pause).await;
-        }
-        memory.reason = Some(Reason { event, text });
-        return Next::Again;
+    if may_be_fenced(state) && verdict != Verdict::Leave {
+        return fault_inside(mover, row, error, memory).await;
+    }
+    if may_be_fenced(state) && !matches!(error, MoveError::Stopped) {
+        memory.blame(Why::Missed, &text);
     }
     let event = match verdict {
         Verdict::Leave | Verdict::Again => None,
         Verdict::Rewind => Some(MoveEvent::PrimaryChanged),
         Verdict::Fail if aborts(&row, &error) => Some(MoveEvent::Abort),
-        Verdict::Fail => Some(MoveEvent::Fail),
+        Verdict::Fail => {
+            memory.blame(Why::Fail, &text);
+            return fail(mover, &row, &text, memory).await;
+        }
     };
-    let mut known = state;
+    let (mut known, pause) = (state, memory.pause(state));
     match event {
-        Some(event) => known = settle(mover, &row, event, &text).await,
+        Some(event) => known = settle(mover, &row, event, &text).await.unwrap_or(state),
         // Whose home it is now an operator must know: nobody else may drive the move.
         None if verdict == Verdict::Again || matches!(error, MoveError::NotOwner { .. }) => {
             note(mover, &row, &error, &text).await;
@@ -213,6 +240,47 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
         None => {}
     }
     rest(mover, &row, known, pause).await;
+    again(mover)
+}
+
+/// The same where the shop's writes may wait: the next run lifts the fence at once, unless the target owns the shop.
+async fn fault_inside(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memory) -> Next {
+    let text = error.brief();
+    let why = match error.verdict() {
+        Verdict::Rewind => Why::PrimaryChanged,
+        Verdict::Fail => Why::Fail,
+        Verdict::Again | Verdict::Leave => Why::Missed,
+    };
+    memory.blame(why, &text);
+    let row = if why == Why::Fail {
+        note_must_fail(mover, row, &text).await
+    } else {
+        row
+    };
+    let pause = memory.pause(row.state);
+    if memory.faults > 1 {
+        // A pod that is away holds up no stop: the next control server lifts the fence.
+        if mover.stop.is_cancelled() {
+            return Next::Leave;
+        }
+        note(mover, &row, &error, &text).await;
+        rest(mover, &row, row.state, pause).await;
+    }
+    Next::Again
+}
+
+/// Nothing leads past this reason: what the catalog does not take now is told it again before anything else is done.
+async fn fail(mover: &Mover, row: &MoveRow, text: &str, memory: &mut Memory) -> Next {
+    let pause = memory.pause(row.state);
+    let known = settle(mover, row, MoveEvent::Fail, text).await;
+    if known.is_some() {
+        memory.reason = None;
+    }
+    rest(mover, row, known.unwrap_or(row.state), pause).await;
+    again(mover)
+}
+
+fn again(mover: &Mover) -> Next {
     if mover.stop.is_cancelled() {
         Next::Leave
     } else {
@@ -247,93 +315,5 @@ async fn rest(mover: &Mover, seen: &MoveRow, known: MoveState, pause: Duration) 
     }
 }
 
-/// Notes the reason, where the state has this event; where it has not, the move goes on as it is and says why it waits.
-/// The state in which that leaves it.
-async fn settle(mover: &Mover, row: &MoveRow, event: MoveEvent, text: &str) -> MoveState {
-    if row.state.after(event).is_none() {
-        keep_note(mover, row, row.detail.waits.clone(), text).await;
-        return row.state;
-    }
-    let detail = row.detail.clone();
-    let done = step!(Step::of(event) => {
-        Ok(mover
-            .catalog
-            .step_move(row, event, &detail, Some(text))
-            .await?)
-    })
-    .await;
-    match done {
-        Ok(row) => row.state,
-        Err(error) => {
-            tracing::warn!(id = %row.id, "not noted: {}", error.brief());
-            row.state
-        }
-    }
-}
-
-async fn note(mover: &Mover, row: &MoveRow, error: &MoveError, text: &str) {
-    let waits = matches!(error, MoveError::Waits(_));
-    let waits = waits.then(|| text.to_owned());
-    keep_note(mover, row, waits, text).await;
-}
-
-async fn keep_note(mover: &Mover, row: &MoveRow, waits: Option<String>, text: &str) {
-    let (waits, error) = told(row.state, row.error.as_deref(), waits, text);
-    // The same again is no news, and costs a write.
-    if row.error == error && row.detail.waits == waits {
-        return;
-    }
-    let detail = MoveDetail {
-        waits,
-        ..row.detail.clone()
-    };
-    let noted = mover.catalog.note_move(row, &detail, error.as_deref());
-    if let Err(error) = noted.await {
-        tracing::warn!(id = %row.id, "not noted: {}", shared::error::chain(&error));
-    }
-}
-
-/// What a move waits for, and its error, after a try that failed with this text. Where it was stopped for a reason, that reason
-/// is what an operator needs: what keeps it from resting or from being undone passes.
-fn told(
-    state: MoveState,
-    before: Option<&str>,
-    waits: Option<String>,
-    text: &str,
-) -> (Option<String>, Option<String>) {
-    match state {
-        MoveState::Failed | MoveState::Aborting => {
-            (Some(text.to_owned()), before.map(str::to_owned))
-        }
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::CatchingUp
-        | MoveState::Verifying
-        | MoveState::Fenced
-        | MoveState::Cutover
-        | MoveState::Observing
-        | MoveState::Retiring
-        | MoveState::Paused
-        | MoveState::Done
-        | MoveState::Aborted => (waits, Some(text.to_owned())),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn why_a_move_was_stopped_outlasts_what_keeps_it_from_resting() {
-        let (reason, passing) = (Some("a row differs"), "pod 1: connect failed");
-        let some = |text: &str| Some(text.to_owned());
-        for state in MoveState::ALL {
-            let (waits, error) = told(state, reason, some("a turn"), passing);
-            if matches!(state, MoveState::Failed | MoveState::Aborting) {
-                assert_eq!((waits, error), (some(passing), some("a row differs")));
-            } else {
-                assert_eq!((waits, error), (some("a turn"), some(passing)));
-            }
-        }
-    }
-}
+mod tests;

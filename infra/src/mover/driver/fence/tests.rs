@@ -106,12 +106,36 @@ async fn a_turn_that_comes_while_one_keeps_up_is_used() {
 #[test]
 fn what_a_missed_fence_says_stands_still_and_keeps_the_reason() {
     let mut fences = Fences::default();
-    assert_eq!(fences.missed(Duration::from_secs(2), "a writer"), 1);
-    assert_eq!(fences.missed(Duration::from_secs(2), "another writer"), 2);
+    fences.missed(Duration::from_secs(2), "a writer");
+    fences.missed(Duration::from_secs(2), "another writer");
+    assert_eq!(fences.missed, 2);
     let text = fences.waits.unwrap();
     let (told, at) = text.split_once(" tried at ").unwrap();
     let expected = "fences that did not hold: 2; the last one: another writer; the next is";
     assert_eq!(told, expected);
     let left = OffsetDateTime::parse(at, &Rfc3339).unwrap() - OffsetDateTime::now_utc();
     assert!((2..=4).contains(&left.whole_seconds()), "{left}");
+}
+
+/// What an operator can do about it is told by who was in the way.
+#[test]
+fn a_hand_over_that_takes_too_long_says_what_it_waited_for() {
+    let waited = Waited {
+        in_flight: Some(7),
+        ended: 1,
+        ..Waited::default()
+    };
+    let (text, home) = (
+        "the hand-over took longer than 5000 ms, and was waiting for",
+        "the lock of the shop's home at the source (7 writes in flight, 1 session ended)",
+    );
+    assert_eq!(
+        too_long(BOUND, Doing::Fence, waited),
+        format!("{text} {home}")
+    );
+    let compare = "the comparison of the keys that had changed";
+    assert_eq!(
+        too_long(BOUND, Doing::Compare, waited),
+        format!("{text} {compare}")
+    );
 }

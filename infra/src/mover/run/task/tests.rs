@@ -1,0 +1,64 @@
+//! What a task remembers of why a run ended.
+
+use super::super::notes::tests::row;
+use super::*;
+
+const DIFFERS: &str = "a row differs";
+const AWAY: &str = "pod 1: connect failed";
+
+fn blamed(reasons: &[(Why, &str)]) -> Memory {
+    let mut memory = Memory::default();
+    for (why, text) in reasons {
+        memory.blame(*why, text);
+    }
+    memory
+}
+
+/// What lifts the fence next, in a state.
+fn next(mut memory: Memory, state: MoveState) -> Option<Why> {
+    memory.look_at(&row(state));
+    memory.reason.map(|reason| reason.why)
+}
+
+#[test]
+fn no_later_fault_takes_a_graver_reasons_place() {
+    let memory = blamed(&[
+        (Why::Missed, "the home stayed locked"),
+        (Why::Fail, DIFFERS),
+        (Why::Missed, AWAY),
+        (Why::PrimaryChanged, "another server"),
+        (Why::Fail, "something else"),
+    ]);
+    let (why, text) = (Why::Fail, DIFFERS.to_owned());
+    assert_eq!(memory.reason, Some(Reason { why, text }));
+}
+
+#[test]
+fn a_reason_holds_until_the_catalog_has_it() {
+    for state in MoveState::ALL {
+        let standing = may_be_fenced(state);
+        for why in [Why::Missed, Why::PrimaryChanged] {
+            let kept = next(blamed(&[(why, AWAY)]), state);
+            assert_eq!(kept.is_some(), standing, "{state}");
+        }
+        // A pause changes nothing about a comparison that failed.
+        let before = state == MoveState::Paused || state.after(MoveEvent::Fail).is_some();
+        let kept = next(blamed(&[(Why::Fail, DIFFERS)]), state);
+        assert_eq!(kept.is_some(), before, "{state}");
+        let now = blamed(&[(Why::Fail, DIFFERS)]).fails(state).is_some();
+        let may = !standing && state.after(MoveEvent::Fail).is_some();
+        assert_eq!(now, may, "{state}");
+        assert_eq!(blamed(&[(Why::Missed, AWAY)]).fails(state), None, "{state}");
+    }
+}
+
+/// Another process found it, and was killed before the fence was lifted.
+#[test]
+fn what_an_earlier_process_has_noted_is_the_reason() {
+    let mut found = row(MoveState::Fenced);
+    found.detail.must_fail = Some(DIFFERS.to_owned());
+    let mut memory = blamed(&[(Why::Missed, AWAY)]);
+    memory.look_at(&found);
+    let (why, text) = (Why::Fail, DIFFERS.to_owned());
+    assert_eq!(memory.reason, Some(Reason { why, text }));
+}
