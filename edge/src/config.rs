@@ -329,7 +329,11 @@ mod tests {
         for (park, fault) in [
             (
                 "[park]\nwindow = \"5s\"",
-                "park.window: not longer than park.fence_bound",
+                "park.window: 5s is shorter than park.pause_bound and park.lease (5s and 3s)",
+            ),
+            (
+                "[park]\npause_bound = \"7001ms\"",
+                "park.window: 10s is shorter",
             ),
             (
                 "[park]\nwindow = \"30s\"\nfence_max = \"1m\"",
@@ -343,7 +347,7 @@ mod tests {
             let named = faults(park);
             assert!(named.contains(fault), "{park}: {named}");
         }
-        assert_eq!(faults("[park]\nwindow = \"6s\""), "");
+        assert_eq!(faults("[park]\nwindow = \"8s\""), "");
         let small = read(&format!("{GOOD}\n[limits]\nconnections_max = 100")).unwrap();
         assert_eq!((small.park.all_max, small.park.shop_max), (50, 50));
     }

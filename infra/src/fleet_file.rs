@@ -281,7 +281,7 @@ mod tests {
         for fault in [
             "fleet.toml: moves.streams: 99 is not within 1 and 32",
             "moves.nice: unknown key; known here: ",
-            "moves.fence_kill_after: is not below fence_bound",
+            "moves.fence_bound: 3s is not above fence_kill_after (4s)",
             "moves.lease: 2 is not a duration",
         ] {
             assert!(faults.contains(fault), "{fault:?} in\n{faults}");

@@ -332,9 +332,18 @@ pub(crate) mod tests {
             "pod: pod id \"0\"",
             "group",
             "limits.transaction",
+            "8s",
             "limits.colour: unknown key",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
+        let long = GOOD.replace("transaction = \"1s\"", "transaction = \"3s\"");
+        let text = parse(&long).unwrap_err().to_string();
+        assert!(
+            text.contains("limits.transaction: 3s is not below limits.fence_kill_after (2200ms)"),
+            "{text}"
+        );
+        let told = long.replace("\"3s\"", "\"3s\"\nfence_kill_after = \"3500ms\"");
+        assert_eq!(parse(&told).unwrap().limits.transaction.as_secs(), 3);
     }
 }

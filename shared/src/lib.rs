@@ -21,6 +21,9 @@ pub mod home;
 // The states of a move, and the one table of how they follow each other.
 pub mod moves;
 
+// The times of a write, a fence, a pause and a parked request, each within the next.
+pub mod pause;
+
 // Sets of transactions as MySQL writes them.
 pub mod gtid;
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use shared::config::{Section, Size};
+use shared::config::{Section, Size, format_duration};
+use shared::pause;
 
-/// How long a request waits at most: longer than a fence, shorter than clients and their proxies wait.
-const WINDOW: Duration = Duration::from_secs(10);
-/// The longest that a mover fences a shop (`moves.fence_bound` at the control server).
-const FENCE_BOUND: Duration = Duration::from_secs(5);
+/// How long a request waits at most: longer than a move's pause, shorter than clients and their proxies wait.
+const WINDOW: Duration = pause::WINDOW;
+/// The longest that a mover fences a shop (`moves.pause_bound` at the control server).
+const PAUSE_BOUND: Duration = pause::PAUSE_BOUND;
+/// Where the mover dies meanwhile the next one comes so much later (`moves.lease` there).
+const LEASE: Duration = pause::LEASE;
 /// A shop with a hundred writes a second fills it in a whole window.
 const SHOP_MAX: usize = 1_000;
 /// Five such shops; half of the connections are left for all others.
@@ -48,7 +51,6 @@ const IDLE: Duration = Duration::from_secs(600);
 /// Bodies up to this are read and kept while their request is parked: what Pingora keeps to send again.
 pub(crate) const BODY_MAX: usize = 64 * 1024;
 
-const _: () = assert!(FENCE_BOUND.as_millis() < WINDOW.as_millis());
 const _: () = assert!(WINDOW.as_millis() <= FENCE_MAX.as_millis());
 const _: () = assert!(SHOP_MAX < ALL_MAX);
 const _: () = assert!(PROBE_FIRST.as_millis() <= PROBE_EVERY.as_millis());
@@ -110,9 +112,15 @@ impl Settings {
             drain_shop_max: s.within("drain_shop_max", DRAIN_SHOP_MAX, 1..=10_000),
             drain_pod_max: s.within("drain_pod_max", DRAIN_POD_MAX, 1..=10_000),
         };
-        let fence_bound = s.within("fence_bound", FENCE_BOUND, Duration::from_millis(1)..=HOUR);
-        if settings.window <= fence_bound {
-            let text = "not longer than park.fence_bound: a fence would outlast it";
+        let pause_bound = s.within("pause_bound", PAUSE_BOUND, Duration::from_millis(1)..=HOUR);
+        let lease = s.within("lease", LEASE, Duration::from_millis(1)..=HOUR);
+        if settings.window < pause_bound + lease {
+            let text = format!(
+                "{} is shorter than park.pause_bound and park.lease ({} and {}): a move's pause would outlast it",
+                format_duration(settings.window),
+                format_duration(pause_bound),
+                format_duration(lease)
+            );
             s.fault("window", text);
         }
         if settings.window >= answer {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use shared::config::{Section, Size};
+use shared::config::{Section, Size, format_duration};
+use shared::pause::{self, FENCE_BOUND, FENCE_KILL_AFTER, LEASE, PAUSE_BOUND};
 
 /// A chunk's transaction holds its rows' locks at the target and delays its replicas for that long.
 const CHUNK_TIME: Duration = Duration::from_millis(100);
@@ -18,18 +19,16 @@ const STREAMS: usize = 3;
 const KEYS_BYTES_MAX: Size = Size::mib(64);
 /// What may be left to apply when a fence closes: what the pause can take at a thousand keys in some tens of milliseconds.
 const FENCE_KEYS_MAX: u64 = 1_000;
-/// How long a fence waits for the writes in flight; above the longest write (2 s), below the park window (10 s).
-const FENCE_BOUND: Duration = Duration::from_secs(5);
-/// A write that has held the home for that long is past its own deadline (2 s), its process frozen or gone: it is ended.
-const FENCE_KILL_AFTER: Duration = Duration::from_millis(2_200);
-/// All of fence and cutover, seen by a parked request; past it the fence is lifted and tried again later.
-const PAUSE_BOUND: Duration = Duration::from_secs(5);
+/// Keys that changed since they were compared, in memory, some hundred bytes each: where more wait, the comparison begins anew.
+const TOUCHED_KEYS_MAX: u64 = 300_000;
 /// Fences that missed before the move fails.
 const FENCE_TRIES: u32 = 20;
 /// Between two tries; it grows from here.
 const FENCE_RETRY: Duration = Duration::from_secs(2);
 /// A feed that gains nothing on its shop's writers for that long never will.
 const CONVERGE_BOUND: Duration = Duration::from_secs(600);
+/// One answer to a question of `move_check`, which joins all rows of a shop; it is given up after some that took longer.
+const CHECK_BOUND: Duration = Duration::from_secs(300);
 /// A replica that is further behind stops the copying: its reads would be refused by then.
 const REPLICA_LAG_MAX: Duration = Duration::from_secs(1);
 /// Statements running at once at a primary (`Threads_running`) above which copying waits.
@@ -51,8 +50,6 @@ const FENCES_MAX: usize = 2;
 /// How often a move notes, at the target and in the catalog, how far comparing, applying and observing have come: whoever takes
 /// it up repeats little more than that. Each note is a small transaction.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
-/// A holder that does not renew for that long is dead or cut off: half of the park window is left for the next one.
-const LEASE: Duration = Duration::from_secs(3);
 /// How long the source's copy is kept after a cutover, unless the move says otherwise.
 const OBSERVE: Duration = Duration::from_secs(900);
 /// How long the dump of the source's rows is kept.
@@ -60,7 +57,10 @@ const DUMPS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The limits of moves.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "each is described at its default above")]
+#[expect(
+    missing_docs,
+    reason = "each is described at its default, above or in `shared::pause`"
+)]
 pub struct MoveLimits {
     pub chunk_time: Duration,
     pub chunk_rows_min: u64,
@@ -69,12 +69,14 @@ pub struct MoveLimits {
     pub streams: usize,
     pub keys_bytes_max: Size,
     pub fence_keys_max: u64,
+    pub touched_keys_max: u64,
     pub fence_bound: Duration,
     pub fence_kill_after: Duration,
     pub pause_bound: Duration,
     pub fence_tries: u32,
     pub fence_retry: Duration,
     pub converge_bound: Duration,
+    pub check_bound: Duration,
     pub replica_lag_max: Duration,
     pub threads_running_max: u64,
     pub nice_ratio: u32,
@@ -100,12 +102,14 @@ impl Default for MoveLimits {
             streams: STREAMS,
             keys_bytes_max: KEYS_BYTES_MAX,
             fence_keys_max: FENCE_KEYS_MAX,
+            touched_keys_max: TOUCHED_KEYS_MAX,
             fence_bound: FENCE_BOUND,
             fence_kill_after: FENCE_KILL_AFTER,
             pause_bound: PAUSE_BOUND,
             fence_tries: FENCE_TRIES,
             fence_retry: FENCE_RETRY,
             converge_bound: CONVERGE_BOUND,
+            check_bound: CHECK_BOUND,
             replica_lag_max: REPLICA_LAG_MAX,
             threads_running_max: THREADS_RUNNING_MAX,
             nice_ratio: NICE_RATIO,
@@ -144,61 +148,129 @@ impl MoveLimits {
                 Size::kib(64)..=Size::mib(4096),
             ),
             fence_keys_max: s.within("fence_keys_max", FENCE_KEYS_MAX, 1..=1_000_000),
-            // Between the longest write (2 s) and the window for which an edge parks (10 s).
-            fence_bound: s.within("fence_bound", FENCE_BOUND, 2_500 * ms..=9 * second),
-            fence_kill_after: s.within("fence_kill_after", FENCE_KILL_AFTER, 100 * ms..=9 * second),
+            touched_keys_max: s.within("touched_keys_max", TOUCHED_KEYS_MAX, 100..=10_000_000),
+            fence_bound: s.within("fence_bound", FENCE_BOUND, second..=9 * second),
+            fence_kill_after: s.within("fence_kill_after", FENCE_KILL_AFTER, second..=9 * second),
             pause_bound: s.within("pause_bound", PAUSE_BOUND, second..=9 * second),
             fence_tries: s.within("fence_tries", FENCE_TRIES, 1..=1_000),
             fence_retry: s.within("fence_retry", FENCE_RETRY, 10 * ms..=hour),
             converge_bound: s.within("converge_bound", CONVERGE_BOUND, second..=day),
+            // Below what a server gives any statement of a mover.
+            check_bound: s.within("check_bound", CHECK_BOUND, second..=600 * second),
             replica_lag_max: s.within("replica_lag_max", REPLICA_LAG_MAX, 100 * ms..=hour),
             threads_running_max: s.within("threads_running_max", THREADS_RUNNING_MAX, 1..=100_000),
             nice_ratio: s.within("nice_ratio", NICE_RATIO, 0..=100),
-            // At a hundred no disk would ever do.
-            disk_free_min_percent: s.within("disk_free_min_percent", DISK_FREE_MIN_PERCENT, 0..=99),
+            // At a hundred no disk would ever do: nothing is copied while that holds.
+            disk_free_min_percent: s.within(
+                "disk_free_min_percent",
+                DISK_FREE_MIN_PERCENT,
+                0..=100,
+            ),
             throttle_bound: s.within("throttle_bound", THROTTLE_BOUND, second..=day),
             moves_per_pod: s.within("moves_per_pod", MOVES_PER_POD, 1..=1_000),
             moves_max: s.within("moves_max", MOVES_MAX, 1..=10_000),
             observed_per_pod: s.within("observed_per_pod", OBSERVED_PER_POD, 1..=1_000),
             fences_max: s.within("fences_max", FENCES_MAX, 1..=1_000),
             note_every: s.within("note_every", NOTE_EVERY, 100 * ms..=60 * second),
-            // Half of the park window is left for the next holder.
-            lease: s.within("lease", LEASE, 500 * ms..=3 * second),
+            lease: s.within("lease", LEASE, 500 * ms..=LEASE),
             observe: s.within("observe", OBSERVE, Duration::ZERO..=30 * day),
             dumps_kept: s.within("dumps_kept", DUMPS_KEPT, Duration::ZERO..=366 * day),
         };
         if limits.chunk_rows_min > limits.chunk_rows_max {
             s.fault("chunk_rows_min", "is above chunk_rows_max");
         }
-        if limits.fence_kill_after >= limits.fence_bound {
-            s.fault(
-                "fence_kill_after",
-                "is not below fence_bound: nothing would ever be ended in time",
-            );
+        if limits.fence_keys_max > limits.touched_keys_max {
+            s.fault("fence_keys_max", "is above touched_keys_max");
         }
+        limits.check_pause(s);
         limits
+    }
+
+    /// A write, the fence that waits for it, the pause around both and the edges' window: each within the next. (What pods
+    /// and edges have is theirs to configure; they refuse what does not fit what they are told of a move.)
+    fn check_pause(&self, s: &Section<'_>) {
+        let within = [
+            (
+                ("fence_kill_after", self.fence_kill_after),
+                ("a pod's limits.transaction", pause::TRANSACTION),
+                "writes that are still in time would be ended",
+            ),
+            (
+                ("fence_bound", self.fence_bound),
+                ("fence_kill_after", self.fence_kill_after),
+                "nothing would ever be ended in time",
+            ),
+            (
+                ("pause_bound", self.pause_bound),
+                ("fence_bound", self.fence_bound),
+                "there would be no time to hand the shop over, nor to say why a fence missed",
+            ),
+        ];
+        for ((key, value), (of, least), why) in within {
+            if value <= least {
+                let (value, least) = (format_duration(value), format_duration(least));
+                s.fault(key, format!("{value} is not above {of} ({least}): {why}"));
+            }
+        }
+        if self.pause_bound + self.lease > pause::WINDOW {
+            let [pause, lease, window] =
+                [self.pause_bound, self.lease, pause::WINDOW].map(format_duration);
+            let text = format!(
+                "{pause} and lease ({lease}) are more than the time for which an edge parks requests ({window}): a pause \
+                 whose control server dies would outlast it"
+            );
+            s.fault("pause_bound", text);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use shared::config;
+
     use super::*;
 
-    /// The limits that depend on one another: a write's deadline, the fence, the park window, and a lease that leaves the
-    /// next holder time to end a pause.
+    fn faults(moves: &str) -> String {
+        let read = config::parse(Path::new("control.toml"), moves, |s| {
+            Some(MoveLimits::read(s))
+        });
+        read.err().map(|it| it.to_string()).unwrap_or_default()
+    }
+
+    /// Limits that depend on one another are told with both values.
     #[test]
-    fn the_pause_fits_the_park_window() {
-        const WRITE: Duration = Duration::from_secs(2);
-        const PARK: Duration = Duration::from_secs(10);
-        let MoveLimits {
-            fence_bound,
-            fence_kill_after,
-            pause_bound,
-            lease,
-            ..
-        } = MoveLimits::default();
-        assert!(WRITE < fence_kill_after && fence_kill_after < fence_bound && fence_bound < PARK);
-        assert!(pause_bound < PARK);
-        assert!(lease * 2 < PARK);
+    fn inv9_a_write_a_fence_a_pause_and_a_window_are_each_within_the_next() {
+        for (moves, fault) in [
+            (
+                "fence_kill_after = '2s'",
+                "fence_kill_after: 2s is not above a pod's limits.transaction (2s)",
+            ),
+            (
+                "fence_bound = '2200ms'",
+                "fence_bound: 2200ms is not above fence_kill_after (2200ms)",
+            ),
+            (
+                "pause_bound = '4s'",
+                "pause_bound: 4s is not above fence_bound (4s)",
+            ),
+            (
+                "pause_bound = '8s'",
+                "pause_bound: 8s and lease (3s) are more than the time for which an edge parks requests (10s)",
+            ),
+        ] {
+            let told = faults(moves);
+            assert!(told.contains(fault), "{moves}: {told}");
+        }
+        for good in [
+            "",
+            "pause_bound = '7s'",
+            "pause_bound = '9s'\nlease = '1s'",
+            "fence_kill_after = '3500ms'",
+            "fence_bound = '3s'\npause_bound = '3100ms'",
+        ] {
+            assert_eq!(faults(good), "", "{good}");
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! The limits, each with its reason. Each has a key in the file, but for [`FENCE`], which is the mover's, and
-//! [`EXTRA_CONNECTIONS`], which the program itself decides.
+//! The limits, each with its reason. Each has a key in the file, but for [`EXTRA_CONNECTIONS`], which the program itself
+//! decides.
 
 use std::time::Duration;
 
-use shared::config::{Section, Size};
+use shared::config::{Section, Size, format_duration};
+use shared::pause;
 
 /// Connections from edges at once. An edge keeps some dozens to each process; a connection costs about 20 kB here.
 pub const CONNECTIONS: usize = 4_096;
@@ -25,11 +26,10 @@ pub const UNREAD_MAX: Size = Size::mib(32);
 /// A request as a whole: shorter than the edge's answer deadline, longer than a checkout that waits for its duplicate,
 /// its payment and two transactions.
 pub const REQUEST: Duration = Duration::from_secs(12);
-/// A transaction, from its first packet to the answer to its commit. Shorter than a move's fence bound (5 s), since a
-/// fence waits for it.
-pub const TRANSACTION: Duration = Duration::from_secs(2);
-/// What a fence may wait for (the mover's limit; here for the assertion).
-pub const FENCE: Duration = Duration::from_secs(5);
+/// A transaction, from its first packet to the answer to its commit: a fence waits for it.
+pub const TRANSACTION: Duration = pause::TRANSACTION;
+/// When a mover ends a write (`moves.fence_kill_after` at the control server).
+pub const FENCE_KILL_AFTER: Duration = pause::FENCE_KILL_AFTER;
 /// A write with all its reruns: no further one begins after this.
 pub const WRITE: Duration = Duration::from_secs(4);
 /// Reruns of one write. Deadlocks come in pairs; five in a row are an overload.
@@ -44,7 +44,6 @@ pub const DRAIN: Duration = Duration::from_secs(8);
 /// How long "not ready" shows before the listeners close: an edge's health checks must have seen it.
 pub const DRAIN_NOTICE: Duration = Duration::from_millis(600);
 
-const _: () = assert!(TRANSACTION.as_millis() < FENCE.as_millis());
 const _: () = assert!(TRANSACTION.as_millis() <= WRITE.as_millis());
 const _: () = assert!(WRITE.as_millis() < REQUEST.as_millis());
 const _: () = assert!(DRAIN_NOTICE.as_millis() < DRAIN.as_millis());
@@ -71,6 +70,9 @@ pub struct Limits {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// As much as the control server takes of its `moves.fence_kill_after`, and a transaction below that.
+const KILL_MAX: Duration = Duration::from_secs(9);
+const TRANSACTION_MAX: Duration = Duration::from_secs(8);
 
 impl Limits {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
@@ -84,7 +86,7 @@ impl Limits {
             unread_max: s.within("unread_max", UNREAD_MAX, Size::bytes(0)..=Size::mib(1024)),
             request: s.or("request", REQUEST),
             // MySQL's wait_timeout counts whole seconds.
-            transaction: s.within("transaction", TRANSACTION, SECOND..=FENCE - SECOND),
+            transaction: s.within("transaction", TRANSACTION, SECOND..=TRANSACTION_MAX),
             write: s.or("write", WRITE),
             reruns: s.within("reruns", RERUNS, 0..=100),
             duplicate_wait: s.or("duplicate_wait", DUPLICATE_WAIT),
@@ -92,6 +94,15 @@ impl Limits {
             drain: s.or("drain", DRAIN),
             drain_notice: s.or("drain_notice", DRAIN_NOTICE),
         };
+        let ended = s.within("fence_kill_after", FENCE_KILL_AFTER, SECOND..=KILL_MAX);
+        if limits.transaction >= ended {
+            let text = format!(
+                "{} is not below limits.fence_kill_after ({}): a move would end writes that are still in time",
+                format_duration(limits.transaction),
+                format_duration(ended)
+            );
+            s.fault("transaction", text);
+        }
         if limits.write < limits.transaction || limits.write >= limits.request {
             s.fault(
                 "write",

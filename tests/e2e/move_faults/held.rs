@@ -23,8 +23,9 @@ const TITLE: &str = "Held open";
 const LIVE_MAX: Duration = Duration::from_secs(100);
 
 /// How long a transaction of the test's own processes may take, and how long the server keeps it without a word: longer
-/// than the fence leaves it (2.2 s), so that it is the fence's guard that ends it. A pod takes no more.
+/// than the fence leaves it (2.2 s, which these processes are not told), so that it is the fence's guard that ends it.
 const OWN_TRANSACTION: &str = "4s";
+const OWN_KILLED_AFTER: &str = "5s";
 
 /// A fence that is held up for longer has had its guard end something. One that came late to a transaction may see it end
 /// by the server's own timeout before that.
@@ -136,6 +137,7 @@ impl Own {
             let limits = limits.or_insert_with(|| toml::Table::new().into());
             if let Some(limits) = limits.as_table_mut() {
                 limits.insert("transaction".into(), OWN_TRANSACTION.into());
+                limits.insert("fence_kill_after".into(), OWN_KILLED_AFTER.into());
             }
         })
         .await?;

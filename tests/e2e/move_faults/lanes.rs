@@ -25,8 +25,8 @@ fn moves() -> [(&'static str, Value); 5] {
         ("moves_per_pod", 32.into()),
         ("moves_max", 32.into()),
         ("fences_max", 16.into()),
-        ("fence_bound", "9s".into()),
-        ("pause_bound", "9s".into()),
+        ("fence_bound", "6s".into()),
+        ("pause_bound", "7s".into()),
     ]
 }
 

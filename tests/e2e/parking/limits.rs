@@ -23,7 +23,11 @@ pub(super) fn list() -> Vec<Test> {
 
 /// Each limit on an edge of its own: who is over it is told so at once, is counted by its name, and the others are served.
 async fn each_limit_on_parked_requests_is_reached_and_named(fleet: &Fleet) -> Result<()> {
-    let short = [("window", text("1s")), ("fence_bound", text("500ms"))];
+    let short = [
+        ("window", text("1s")),
+        ("pause_bound", text("500ms")),
+        ("lease", text("500ms")),
+    ];
     let scene = Scene::new(fleet, &short).await?;
     scene.home(HomeState::Fenced).await?;
     let begun = Instant::now();
@@ -113,7 +117,8 @@ async fn two_shops_share_the_room_for_parked_requests(fleet: &Fleet) -> Result<(
 async fn a_shop_that_is_fenced_for_too_long_is_refused_at_once(fleet: &Fleet) -> Result<()> {
     let park = [
         ("window", text("1500ms")),
-        ("fence_bound", text("500ms")),
+        ("pause_bound", text("500ms")),
+        ("lease", text("500ms")),
         ("fence_max", text("2s")),
     ];
     let scene = Scene::new(fleet, &park).await?;
