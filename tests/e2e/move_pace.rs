@@ -8,7 +8,6 @@ use serde_json::Value as Json;
 use shared::moves::{MoveId, MoveState};
 use sqlx::Executor;
 use tests::failpoint::OwnFailPoints;
-use tests::fleet::say;
 use tests::moves::{ControlDoor, MOVED_MAX};
 use tests::suite::Test;
 use tests::{Fleet, Shop, tests, wait_until};
@@ -45,8 +44,10 @@ const ROWS: u32 = 10_000;
 
 /// All of them in the smallest chunks, on a machine that has more to do.
 const COPIED_MAX: Duration = Duration::from_secs(180);
-/// The greatest share of a disk that can be asked to stay free, in percent.
-const FREE_MAX_PERCENT: u8 = 99;
+/// The share of a disk that no disk has free, in percent.
+const ALL_PERCENT: i64 = 100;
+/// How long a copy may be held back until that is noted with the move.
+const NOTED_AFTER: &str = "2s";
 
 /// A shop of pod 1 with rows in the tests' table.
 async fn shop_with_rows(fleet: &Fleet) -> Result<Shop> {
@@ -129,10 +130,13 @@ fn small_chunks() -> [(&'static str, Value); 4] {
     ]
 }
 
-/// A replica of each pod does not apply: the copy waits, `podctl move show` says for which, and goes on when both have caught
-/// up.
+/// A replica of each pod does not apply: the copy waits, `podctl move show` says for which, notes it with the move when that
+/// lasts, and goes on when both have caught up: where it was, in the same run.
 async fn a_replica_that_lags_holds_a_copy_back_and_is_told(fleet: &Fleet) -> Result<()> {
-    let points = fleet.with_own_failpoints_and_moves(&small_chunks()).await?;
+    let mut moves = small_chunks().to_vec();
+    moves.push(("throttle_bound", NOTED_AFTER.into()));
+    moves.push(("note_every", "500ms".into()));
+    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
     let done = lagging(fleet, &points).await;
     tidy_up(fleet, points).await?;
     done
@@ -157,6 +161,8 @@ async fn lagging(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
         Ok(())
     })
     .await?;
+    let begun = control.show(id).await?;
+    let mut before = 0;
     // The source's is told first.
     for (pod, replica, lock) in replicas {
         let (name, of_pod) = (format!(":{}", replica.port), format!("of pod {pod} is"));
@@ -170,36 +176,40 @@ async fn lagging(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
         says(fleet, id, &words).await?;
         stands_still(fleet, id).await?;
         shop.product("Sold meanwhile", "1.00", 1).await?;
+        waits_for(&control, id, &[&name, &of_pod, "held back for"]).await?;
+        let there = copied(fleet, id).await?;
+        ensure!(there >= before, "{before} rows were copied, then {there}");
+        before = there;
         let moving = control.show(id).await?;
-        let fault = moving.error.as_deref().unwrap_or_default();
         ensure!(
-            !fault.contains("held back"),
-            "being held back is no fault: {}",
+            moving.error.is_none() && moving.owner == begun.owner,
+            "being held back is no fault, and ends no run: {}",
             moving.words()
         );
         drop(lock);
     }
-    control
+    let moved = control
         .reaches(id, &[MoveState::Observing], COPIED_MAX)
         .await?;
+    ensure!(moved.owner == begun.owner, "begun anew: {}", moved.words());
+    ensure!(moved.waits.is_none(), "it goes on: {}", moved.words());
     fleet.finish_move(id).await.map(drop)
 }
 
-/// Of the disk with all of the fleet's servers, as a mover counts it.
-fn free_percent(fleet: &Fleet) -> Result<u64> {
-    let disk = rustix::fs::statvfs(fleet.home()).context("look at the disk")?;
-    Ok(disk.f_bavail.saturating_mul(100) / disk.f_blocks.max(1))
+/// What the move waits for is noted with it.
+async fn waits_for(control: &ControlDoor, id: MoveId, words: &[&str]) -> Result<()> {
+    wait_until("the reason is noted with the move", MOVED_MAX, async || {
+        let moving = control.show(id).await?;
+        let waits = moving.waits.as_deref().unwrap_or_default();
+        let all = words.iter().all(|word| waits.contains(word));
+        ensure!(all, "{waits:?} is not {words:?}; {}", moving.words());
+        Ok(())
+    })
+    .await
 }
 
 /// With disks that count as full a copy waits, and what is deleted is deleted all the same: that makes room.
 async fn a_disk_without_room_holds_a_copy_back_and_no_deletion(fleet: &Fleet) -> Result<()> {
-    let free = free_percent(fleet)?;
-    if free >= u64::from(FREE_MAX_PERCENT) {
-        say(&format!(
-            "  not tried: {free} % of this disk are free, and no limit is above that"
-        ));
-        return Ok(());
-    }
     let control = ControlDoor::of(fleet).await?;
     let points = fleet.with_own_failpoints_and_moves(&small_chunks()).await?;
     let begun = async {
@@ -218,8 +228,7 @@ async fn a_disk_without_room_holds_a_copy_back_and_no_deletion(fleet: &Fleet) ->
     let id = begun?;
 
     let mut settings = small_chunks().to_vec();
-    let kept = i64::from(FREE_MAX_PERCENT);
-    settings.push(("disk_free_min_percent", Value::from(kept)));
+    settings.push(("disk_free_min_percent", Value::from(ALL_PERCENT)));
     let points = fleet.with_own_failpoints_and_moves(&settings).await?;
     let held = async {
         control.tell(id, "resume").await?.wants(200)?;

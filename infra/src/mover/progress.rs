@@ -1,9 +1,11 @@
 //! Counters of one run of a mover: written by its parts, read by whoever watches the move.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 /// What the parts have done so far.
@@ -27,12 +29,37 @@ pub(crate) struct Progress {
     pub(crate) rows_compared: AtomicU64,
     /// Pieces of work that are done in this run: chunks that are copied or compared, batches that are applied.
     pub(crate) pieces: AtomicU64,
+    /// Rows of the source that this run has read for their dump.
+    pub(crate) rows_dumped: AtomicU64,
     /// Rows deleted at the source (retiring) or the target (after an abort).
     pub(crate) rows_deleted: AtomicU64,
     /// Time in which work waited because of the throttle or rested beside shops that sell, in ms.
     pub(crate) throttled_ms: AtomicU64,
     /// What the throttle waits for just now.
-    pub(crate) held_back_by: Mutex<Option<String>>,
+    pub(crate) held_back: Mutex<Option<HeldBack>>,
+}
+
+/// What work waits for, and since when.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldBack {
+    pub(crate) by: String,
+    pub(crate) since: Instant,
+}
+
+impl HeldBack {
+    /// How many bounds it lasts by now.
+    pub(crate) fn bounds(&self, bound: Duration) -> u128 {
+        self.since.elapsed().as_millis() / bound.as_millis().max(1)
+    }
+
+    /// What an operator is told of it.
+    pub(crate) fn told(&self) -> String {
+        format!(
+            "held back for {} s by now: {}; mend that, or raise the limit in `[moves]` of fleet.toml",
+            self.since.elapsed().as_secs(),
+            self.by
+        )
+    }
 }
 
 /// The same, at one moment.
@@ -48,6 +75,7 @@ pub struct ProgressNow {
     pub keys_applied: u64,
     pub feed_lag_ms: u64,
     pub rows_compared: u64,
+    pub rows_dumped: u64,
     pub rows_deleted: u64,
     pub throttled_ms: u64,
 }
@@ -76,6 +104,7 @@ impl Progress {
             keys_applied: of(&self.keys_applied),
             feed_lag_ms: of(&self.feed_lag_ms),
             rows_compared: of(&self.rows_compared),
+            rows_dumped: of(&self.rows_dumped),
             rows_deleted: of(&self.rows_deleted),
             throttled_ms: of(&self.throttled_ms),
         }

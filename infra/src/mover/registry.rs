@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use shared::moves::MoveId;
 
-use super::progress::{Progress, ProgressNow};
+use super::progress::{HeldBack, Progress, ProgressNow};
 use crate::api::MoveProgress;
 
 /// Rates are over this time: shorter they jump with each chunk, longer they are about another phase.
@@ -56,6 +56,12 @@ impl Moves {
         }
     }
 
+    /// What holds it back just now, if it is driven here.
+    pub(crate) fn held_back(&self, id: MoveId) -> Option<HeldBack> {
+        let all = self.0.lock();
+        all.get(&id)?.progress.held_back.lock().clone()
+    }
+
     /// Nothing of a move is done here any more, by whichever run.
     pub(crate) fn forget(&self, id: MoveId) {
         self.0.lock().remove(&id);
@@ -96,12 +102,13 @@ impl Entry {
             self.samples
                 .push_back((at, now.rows_copied, now.bytes_copied));
         }
+        let held_back = self.progress.held_back.lock().clone();
         MoveProgress {
             seconds_left: seconds_left(&now, rows_per_s),
             now,
             rows_per_s,
             bytes_per_s,
-            held_back_by: self.progress.held_back_by.lock().clone(),
+            held_back_by: held_back.map(|held| held.by),
         }
     }
 }

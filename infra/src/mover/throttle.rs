@@ -6,7 +6,6 @@
 //! by now. That needs no clock of the servers and no row of the pods. A replica that does not answer counts for nothing
 //! here: nobody reads from it.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +18,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::error::MoveError;
 use super::job::{End, Job};
-use super::progress::Progress;
+use super::progress::{HeldBack, Progress};
 use super::session::{Session, text};
 use crate::api::Address;
 
 // Room on disks.
 mod disk;
+// How far replicas are behind.
+mod lag;
 // Rests beside shops that sell.
 mod pace;
 pub(crate) use disk::{Free, data_folder};
+use lag::Samples;
 use pace::{Others, Pace};
 
 /// How often a pod is looked at: a lag of a second is seen in time, and four small questions a second are nothing.
@@ -38,8 +40,6 @@ const LOOK_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often one that waits looks whether it may go on.
 const PASS_EVERY: Duration = Duration::from_millis(50);
-/// Sets kept to measure by: two minutes; a replica further behind is just far behind.
-const SAMPLES: usize = 480;
 
 /// What stands in the way at each server that is watched.
 type Looks = Arc<Mutex<Vec<Option<String>>>>;
@@ -98,44 +98,52 @@ impl Throttle {
         }
     }
 
-    /// What stands in the way now.
-    pub(crate) fn reason(&self) -> Option<String> {
-        self.looks.lock().iter().find_map(Clone::clone)
+    /// Whether anything stands in the way now.
+    pub(crate) fn holds(&self) -> bool {
+        self.reason().is_some()
     }
 
-    /// Comes back when nothing stands in the way; past the bound with an error that says what did.
+    /// What stands in the way now, and at which of the servers.
+    fn reason(&self) -> Option<(usize, String)> {
+        let looks = self.looks.lock();
+        let mut looks = looks.iter().enumerate();
+        looks.find_map(|(at, look)| Some((at, look.clone()?)))
+    }
+
+    /// Comes back when nothing stands in the way, however long that takes: to begin anew would give the pods more to do, that
+    /// have too much. Whoever drives the move tells an operator ([`HeldBack::told`]).
     pub(crate) async fn pass(&self) -> Result<(), MoveError> {
-        let began = Instant::now();
-        while let Some(reason) = self.reason() {
-            let bound = self.job.limits.throttle_bound;
-            if began.elapsed() > bound {
-                return Err(MoveError::Waits(format!(
-                    "held back for {} s because {reason}; mend that, or raise the limit in `[moves]` of fleet.toml",
-                    bound.as_secs()
-                )));
+        let _held = Held(&self.job.progress);
+        let (mut at, mut since) = (None, Instant::now());
+        while let Some((server, by)) = self.reason() {
+            if at.replace(server).is_some_and(|before| before != server) {
+                since = Instant::now();
             }
-            self.wait(PASS_EVERY, reason).await?;
+            self.wait(PASS_EVERY, HeldBack { by, since }).await?;
         }
-        *self.job.progress.held_back_by.lock() = None;
         Ok(())
     }
 
     /// The same, for work that may take its time: it also rests for what was done before, where shops sell.
     pub(crate) async fn pass_gently(&self) -> Result<(), MoveError> {
+        let _held = Held(&self.job.progress);
         loop {
             self.pass().await?;
             let rest = self.pace.rest();
             if rest.is_zero() {
                 return Ok(());
             }
-            let reason = "shops sell (`moves.nice_ratio` of fleet.toml)".to_owned();
-            self.wait(rest.min(PASS_EVERY), reason).await?;
+            let rests = HeldBack {
+                by: "shops sell (`moves.nice_ratio` of fleet.toml)".to_owned(),
+                since: Instant::now(),
+            };
+            self.wait(rest.min(PASS_EVERY), rests).await?;
         }
     }
 
     /// Lets time go by, and says why.
-    async fn wait(&self, time: Duration, reason: String) -> Result<(), MoveError> {
-        *self.job.progress.held_back_by.lock() = Some(reason);
+    async fn wait(&self, time: Duration, held: HeldBack) -> Result<(), MoveError> {
+        *self.job.progress.held_back.lock() = Some(held);
         let _waits = Waits::begin(&self.counts, &self.job.progress);
         tokio::select! {
             () = self.job.stop.cancelled() => Err(MoveError::Stopped),
@@ -151,6 +159,15 @@ impl Throttle {
     /// How long the next piece shall take.
     pub(crate) fn piece(&self) -> Duration {
         self.pace.piece()
+    }
+}
+
+/// A reason that is told until its wait is over, also where it was given up: a later run goes on with the same counters.
+struct Held<'a>(&'a Progress);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        *self.0.held_back.lock() = None;
     }
 }
 
@@ -356,30 +373,6 @@ async fn watch_replica(mut replica: Asked, samples: Arc<Mutex<Samples>>, slot: S
             )
         }));
         replica.pause().await;
-    }
-}
-
-/// What the primary had executed, and when.
-#[derive(Debug, Default)]
-struct Samples(VecDeque<(Instant, GtidSet)>);
-
-impl Samples {
-    fn add(&mut self, at: Instant, set: GtidSet) {
-        // An idle primary says the same again and again: the first time counts.
-        if self.0.back().is_some_and(|(_, last)| *last == set) {
-            return;
-        }
-        if self.0.len() >= SAMPLES {
-            self.0.pop_front();
-        }
-        self.0.push_back((at, set));
-    }
-
-    /// How long ago the oldest set was executed that the replica has not whole.
-    fn lag(&self, now: Instant, replica: &GtidSet) -> Duration {
-        let first = self.0.partition_point(|(_, set)| replica.contains(set));
-        let sample = self.0.get(first);
-        sample.map_or(Duration::ZERO, |(at, _)| now.duration_since(*at))
     }
 }
 

@@ -79,15 +79,9 @@ impl Comparison<'_> {
                 followed = follows => return followed.map(drop).map_err(|_| MoveError::Stopped),
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
-            // To be held back is not to be slow; it has a bound of its own.
-            if let Some(reason) = self.throttle.reason() {
+            // To be held back is not to be slow.
+            if self.throttle.holds() {
                 held += looked.elapsed();
-                if held > limits.throttle_bound {
-                    return Err(MoveError::Waits(format!(
-                        "held back for {} s because {reason}; mend that, or raise the limit in `[moves]` of fleet.toml",
-                        limits.throttle_bound.as_secs()
-                    )));
-                }
             }
             if began.elapsed().saturating_sub(held) > limits.converge_bound {
                 return Err(MoveError::Bound(format!(
@@ -271,6 +265,8 @@ async fn settle(
         let one = std::slice::from_mut(pair);
         let different = keys::compare(job, tables, one, &keys).await?;
         comparison.settled(pair).await?;
+        // The applier may have been held back for long.
+        pair.awake().await?;
         if keys::judge(job, tables, ledger, pair, round, &different).await? == 0 {
             // The applier has to do something first, and may be held back.
             tokio::time::sleep(LOOK_AGAIN).await;

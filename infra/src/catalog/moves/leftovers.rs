@@ -154,19 +154,22 @@ impl Catalog {
         change.commit().await
     }
 
-    /// Says why one is still there; the same again is no news. Why the move ended as it did stays.
+    /// Says why one is still there, or that nothing stands in the way any more; the same again is no news. Why the move ended
+    /// as it did stays.
     pub(crate) async fn note_leftover(
         &self,
         left: &Leftover,
-        text: &str,
+        text: Option<&str>,
     ) -> Result<(), CatalogError> {
         let mut change = self.change(DRIVER).await?;
         let row = by_id(change.conn(), left.id).await?;
-        if row.leftover_ms.is_none() || row.detail.waits.as_deref() == Some(text) {
+        if row.leftover_ms.is_none() || row.detail.waits.as_deref() == text {
             return Ok(());
         }
-        waits(&mut change, left.id, row.detail, Some(text)).await?;
-        append(&mut change, left.id, row.state, left.owner, Some(text)).await?;
+        waits(&mut change, left.id, row.detail, text).await?;
+        if text.is_some() {
+            append(&mut change, left.id, row.state, left.owner, text).await?;
+        }
         change.commit().await
     }
 

@@ -137,7 +137,7 @@ async fn inv2_an_aborted_moves_epoch_is_never_used_again() {
         None
     );
     catalog
-        .note_leftover(&mine, "pod two is away")
+        .note_leftover(&mine, Some("pod two is away"))
         .await
         .unwrap();
     // Why the move was undone stays.

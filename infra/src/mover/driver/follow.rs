@@ -10,7 +10,7 @@ use shared::moves::{MoveEvent, MoveState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::trouble::forgetting;
+use super::trouble::{forgetting, telling};
 use super::{Driver, Fences};
 use crate::catalog::MoveDetail;
 use crate::mover::apply::{self, Applier, Until};
@@ -129,7 +129,8 @@ impl Driver {
 
     /// Applies changed keys until few are left.
     pub(super) async fn converge(&mut self) -> Result<(), MoveError> {
-        converge(&mut self.hands).await
+        let converging = Box::pin(converge(&mut self.hands));
+        telling(&self.mover.catalog, &mut self.row, &self.job, converging).await
     }
 
     /// Everything that a run needs before it touches a row: the owner number in both homes, the target's home

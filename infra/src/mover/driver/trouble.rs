@@ -1,16 +1,18 @@
-//! What ended an earlier run of a move that goes on: an operator reads it until some work is done again, and not for the
-//! hours that the rest of the work takes.
+//! What an operator reads of a move that does not get on: what ended an earlier run, until some work is done again, and not for
+//! the hours that the rest of the work takes; and what holds the work back for long, until it goes on.
+//!
+//! Being held back ends no run: the next one would begin much anew, at pods that have too much to do as it is.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::time::sleep;
 
 use crate::catalog::{Catalog, MoveDetail, MoveRow};
 use crate::mover::error::MoveError;
 use crate::mover::job::Job;
-use crate::mover::progress::Progress;
+use crate::mover::limits::MoveLimits;
+use crate::mover::progress::{HeldBack, Progress};
 
 /// Does a part of a run; what ended an earlier one is forgotten on the way, once it does not stand in the way any more.
 pub(super) async fn forgetting<T>(
@@ -19,46 +21,156 @@ pub(super) async fn forgetting<T>(
     job: &Job,
     work: impl Future<Output = Result<T, MoveError>>,
 ) -> Result<T, MoveError> {
-    tokio::select! {
-        biased;
-        done = work => done,
-        never = forget(catalog, row, &job.progress, job.limits.note_every) => match never {},
-    }
+    let mut trouble = Trouble::of(&job.progress, &job.limits);
+    trouble.before = Some(trouble.pieces());
+    trouble.during(catalog, row, work).await
 }
 
-/// Looks so often whether a piece of work is done.
-async fn forget(
+/// Does a part of a run that waits for something: only what holds it back for long is told.
+pub(super) async fn telling<T>(
     catalog: &Catalog,
     row: &mut MoveRow,
-    progress: &Progress,
-    every: Duration,
-) -> Infallible {
-    let pieces = || progress.pieces.load(Ordering::Relaxed);
-    let before = pieces();
-    while row.error.is_some() || row.detail.waits.is_some() {
-        sleep(every).await;
-        if pieces() == before {
-            continue;
+    job: &Job,
+    work: impl Future<Output = Result<T, MoveError>>,
+) -> Result<T, MoveError> {
+    let mut trouble = Trouble::of(&job.progress, &job.limits);
+    trouble.during(catalog, row, work).await
+}
+
+/// What has been told.
+#[derive(Debug)]
+pub(super) struct Trouble<'a> {
+    progress: &'a Progress,
+    limits: &'a MoveLimits,
+    /// The pieces of work that were done when an earlier run's trouble was found; nothing where that stays.
+    before: Option<u64>,
+    told: Option<Told>,
+}
+
+/// That the work is held back.
+#[derive(Debug)]
+struct Told {
+    /// For how many bounds it was.
+    bounds: u128,
+    /// What the move waited for then.
+    instead_of: Option<String>,
+}
+
+impl<'a> Trouble<'a> {
+    pub(super) const fn of(progress: &'a Progress, limits: &'a MoveLimits) -> Self {
+        Self {
+            progress,
+            limits,
+            before: None,
+            told: None,
         }
-        let detail = MoveDetail {
-            waits: None,
-            ..row.detail.clone()
+    }
+
+    async fn during<T>(
+        &mut self,
+        catalog: &Catalog,
+        row: &mut MoveRow,
+        work: impl Future<Output = Result<T, MoveError>>,
+    ) -> Result<T, MoveError> {
+        let done = tokio::select! {
+            biased;
+            done = work => done,
+            never = self.keep_looking(catalog, row) => match never {},
         };
-        match catalog.note_move(row, &detail, None).await {
-            Ok(noted) => *row = noted,
-            // Another's, or the catalog is busy: it is tried again as long as there is a run to do it.
-            Err(error) => {
-                tracing::debug!(id = %row.id, "not noted: {}", shared::error::chain(&error));
+        if done.is_ok() {
+            self.look(catalog, row).await;
+        }
+        done
+    }
+
+    async fn keep_looking(&mut self, catalog: &Catalog, row: &mut MoveRow) -> Infallible {
+        loop {
+            sleep(self.limits.note_every).await;
+            self.look(catalog, row).await;
+        }
+    }
+
+    /// Tells what is to be told by now, and forgets what is not so any more.
+    pub(super) async fn look(&mut self, catalog: &Catalog, row: &mut MoveRow) {
+        let held = self.progress.held_back.lock().clone();
+        let bounds = held
+            .as_ref()
+            .map_or(0, |held| held.bounds(self.limits.throttle_bound));
+        match held {
+            Some(held) if bounds > 0 => self.hold(catalog, row, &held, bounds).await,
+            Some(_) | None => self.go_on(catalog, row).await,
+        }
+    }
+
+    /// Each time that it lasts twice as long it is told again, with what holds the work back by then.
+    async fn hold(&mut self, catalog: &Catalog, row: &mut MoveRow, held: &HeldBack, bounds: u128) {
+        if let Some(told) = &self.told
+            && bounds < told.bounds.saturating_mul(2)
+        {
+            return;
+        }
+        let before = row.detail.waits.clone();
+        let error = row.error.clone();
+        if !note(catalog, row, Some(held.told()), error.as_deref()).await {
+            return;
+        }
+        match &mut self.told {
+            Some(told) => told.bounds = bounds,
+            None => {
+                let instead_of = before;
+                self.told = Some(Told { bounds, instead_of });
             }
         }
     }
-    std::future::pending().await
+
+    async fn go_on(&mut self, catalog: &Catalog, row: &mut MoveRow) {
+        let passed = self.before.is_some_and(|before| self.pieces() != before);
+        let (waits, error) = match &self.told {
+            _ if passed => (None, None),
+            Some(told) => (told.instead_of.clone(), row.error.clone()),
+            None => return,
+        };
+        let same = row.detail.waits == waits && row.error == error;
+        if same || note(catalog, row, waits, error.as_deref()).await {
+            self.told = None;
+        }
+    }
+
+    fn pieces(&self) -> u64 {
+        self.progress.pieces.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether it is noted. If not, the move is another's, or the catalog is busy: it is tried again as long as there is a run to
+/// do it.
+async fn note(
+    catalog: &Catalog,
+    row: &mut MoveRow,
+    waits: Option<String>,
+    error: Option<&str>,
+) -> bool {
+    let detail = MoveDetail {
+        waits,
+        ..row.detail.clone()
+    };
+    match catalog.note_move(row, &detail, error).await {
+        Ok(noted) => {
+            *row = noted;
+            true
+        }
+        Err(error) => {
+            tracing::debug!(id = %row.id, "not noted: {}", shared::error::chain(&error));
+            false
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use shared::moves::MoveId;
-    use tokio::time::timeout;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::catalog::tests::{catalog, make};
@@ -84,27 +196,77 @@ mod tests {
         (row.error, row.detail.waits)
     }
 
+    fn limits() -> MoveLimits {
+        MoveLimits {
+            note_every: EVERY,
+            throttle_bound: EVERY * 10,
+            ..MoveLimits::default()
+        }
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
     #[tokio::test]
     async fn what_ended_an_earlier_run_is_told_until_a_piece_of_work_is_done() {
         let (_dir, catalog) = catalog().await;
         let mut row = begun(&catalog).await;
-        row.detail.waits = Some("held back".to_owned());
+        row.detail.waits = some("held back");
         let noted = catalog.note_move(&row, &row.detail, Some("connect failed"));
         let mut row = noted.await.unwrap();
         let id = row.id;
-        let progress = Progress::default();
+        let (progress, limits) = (Progress::default(), limits());
         // What another run did counts for nothing, nor do rows that were there before.
         Progress::add(&progress.pieces, 7);
-        let mut forgetting = std::pin::pin!(forget(&catalog, &mut row, &progress, EVERY));
+        let mut trouble = Trouble::of(&progress, &limits);
+        trouble.before = Some(7);
+        let mut forgetting = std::pin::pin!(trouble.keep_looking(&catalog, &mut row));
         Progress::add(&progress.rows_copied, 7);
         timeout(EVERY * 10, &mut forgetting).await.unwrap_err();
-        let before = (
-            Some("connect failed".to_owned()),
-            Some("held back".to_owned()),
-        );
+        let before = (some("connect failed"), some("held back"));
         assert_eq!(told(&catalog, id).await, before);
         Progress::add(&progress.pieces, 1);
         timeout(EVERY * 50, &mut forgetting).await.unwrap_err();
         assert_eq!(told(&catalog, id).await, (None, None));
+    }
+
+    /// Past its bound, and again each time that it lasts twice as long; then the move waits for what it waited for before.
+    #[tokio::test]
+    async fn what_holds_work_back_for_long_is_told_until_it_goes_on() {
+        let (_dir, catalog) = catalog().await;
+        let mut row = begun(&catalog).await;
+        row.detail.waits = some("a fence");
+        let noted = catalog.note_move(&row, &row.detail, Some("an error")).await;
+        let mut row = noted.unwrap();
+        let id = row.id;
+        let (progress, limits) = (Progress::default(), limits());
+        let held_for = |bounds: u32, by: &str| {
+            let since = Instant::now() - limits.throttle_bound.saturating_mul(bounds);
+            let by = by.to_owned();
+            *progress.held_back.lock() = Some(HeldBack { by, since });
+        };
+        let mut trouble = Trouble::of(&progress, &limits);
+        for (bounds, by, expected) in [
+            (0, "a replica", None),
+            (1, "a replica", Some("a replica")),
+            // The same again would be news again and again.
+            (1, "a disk", Some("a replica")),
+            (2, "a disk", Some("a disk")),
+        ] {
+            held_for(bounds, by);
+            trouble.look(&catalog, &mut row).await;
+            let (error, waits) = told(&catalog, id).await;
+            assert_eq!(error, some("an error"));
+            let waits = waits.unwrap();
+            let says = expected.map_or_else(|| "a fence".to_owned(), |by| format!("now: {by};"));
+            assert!(waits.contains(&says), "{bounds} bounds: {waits}");
+        }
+        *progress.held_back.lock() = None;
+        trouble.look(&catalog, &mut row).await;
+        assert_eq!(
+            told(&catalog, id).await,
+            (some("an error"), some("a fence"))
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! source left the shop as that had it: should the pod come back, its home is marked first, whatever it says, then the rows
 //! are dumped and deleted as `retiring` does it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
     let ended = tokio::select! {
         done = Box::pin(clear(mover, &left)) => done,
         () = heard(keep(mover, &left)) => Err(MoveError::Stopped),
+        never = tell(mover, &left) => match never {},
         () = mover.stop.cancelled() => Err(MoveError::Stopped),
     };
     // Nothing of it is needed any more; what cannot be removed costs an empty folder.
@@ -69,14 +71,39 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
         Err(error) => {
             let text = error.brief();
             tracing::warn!(%id, pod = left.pod.get(), "what a move left may still be there: {text}");
-            if let Err(error) = mover.catalog.note_leftover(&left, &text).await {
-                tracing::warn!(%id, "not noted: {}", shared::error::chain(&error));
-            }
+            note(mover, &left, Some(&text)).await;
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
                 () = mover.stop.cancelled() => {}
             }
         }
+    }
+}
+
+/// Tells what holds the work back for long, and when it goes on; again each time that it lasts twice as long.
+async fn tell(mover: &Mover, left: &Leftover) -> Infallible {
+    let mut told = 0;
+    loop {
+        tokio::time::sleep(mover.limits.note_every).await;
+        let held = mover.moves.held_back(left.id);
+        let bounds = held
+            .as_ref()
+            .map_or(0, |held| held.bounds(mover.limits.throttle_bound));
+        let news = match (told, bounds) {
+            (before, 0) => before > 0,
+            (before, now) => now >= before * 2,
+        };
+        if news {
+            let text = held.filter(|_| bounds > 0).map(|held| held.told());
+            note(mover, left, text.as_deref()).await;
+            told = bounds;
+        }
+    }
+}
+
+async fn note(mover: &Mover, left: &Leftover, text: Option<&str>) {
+    if let Err(error) = mover.catalog.note_leftover(left, text).await {
+        tracing::warn!(id = %left.id, "not noted: {}", shared::error::chain(&error));
     }
 }
 

@@ -89,3 +89,37 @@ async fn a_server_that_hangs_counts_for_nothing() {
     }
     assert_eq!(*looks.lock(), [None]);
 }
+
+/// It waits as long as it takes, and tells since when; whoever gives it up, or is told to stop, is held back no more.
+#[tokio::test(start_paused = true)]
+async fn who_is_held_back_for_hours_goes_on_where_it_was() {
+    let (job, _) = deaf(1);
+    let throttle = Throttle::of(&job, &[], Disk::Counts);
+    let replica = Slot::new(&throttle.looks);
+    replica.say(Some("a replica is late".into()));
+    let bound = job.limits.throttle_bound;
+    let held = || job.progress.held_back.lock().clone();
+    for bounds in [1, 20] {
+        let mut passing = std::pin::pin!(throttle.pass_gently());
+        timeout(bound * bounds, &mut passing).await.unwrap_err();
+        let waits = held().unwrap();
+        assert_eq!(waits.bounds(bound), u128::from(bounds));
+        assert!(waits.told().contains("a replica is late"), "{waits:?}");
+    }
+    assert!(held().is_none(), "given up");
+    let mut passing = std::pin::pin!(throttle.pass());
+    timeout(bound * 2, &mut passing).await.unwrap_err();
+    // Another server's time begins with it.
+    let other = Slot::new(&throttle.looks);
+    other.say(Some("another is late".into()));
+    replica.say(None);
+    timeout(PASS_EVERY * 2, &mut passing).await.unwrap_err();
+    assert_eq!(held().unwrap().bounds(bound), 0);
+    other.say(None);
+    passing.await.unwrap();
+    assert!(held().is_none(), "gone on");
+    replica.say(Some("again".into()));
+    job.stop.cancel();
+    let stopped = throttle.pass().await;
+    assert!(matches!(stopped, Err(MoveError::Stopped)), "{stopped:?}");
+}
