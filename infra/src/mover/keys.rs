@@ -3,15 +3,15 @@
 //! Order does not matter, since whoever takes a key reads its row as it is then. A key that comes again after it went to
 //! a file is kept twice, which costs a look and nothing else.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::error::MoveError;
 use super::table::Key;
-use spill::Spill;
+use spill::Spills;
 
-// Keys in a file.
+// Keys in files.
 mod spill;
 
 /// A file holds less than a hundred bytes of a key, as a rule: these are the keys of some hundred million rows, which no
@@ -34,9 +34,7 @@ pub(crate) struct Keys {
     bytes: usize,
     /// Being taken.
     ready: Vec<TableKey>,
-    files: VecDeque<Spill>,
-    /// What all files hold.
-    spilled: u64,
+    files: Spills,
 }
 
 impl Keys {
@@ -48,20 +46,18 @@ impl Keys {
             fresh: HashSet::new(),
             bytes: 0,
             ready: Vec::new(),
-            files: VecDeque::new(),
-            spilled: 0,
+            files: Spills::default(),
         }
     }
 
     /// How many keys there are; a key that went to a file may count more than once.
     pub(crate) fn len(&self) -> u64 {
-        let files: u64 = self.files.iter().map(Spill::left).sum();
-        files + (self.fresh.len() + self.ready.len()) as u64
+        self.files.left() + (self.fresh.len() + self.ready.len()) as u64
     }
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.ready.is_empty() && self.files.is_empty()
+        self.fresh.is_empty() && self.ready.is_empty() && self.files.left() == 0
     }
 
     /// Adds a key.
@@ -78,8 +74,7 @@ impl Keys {
 
     /// Moves all keys of another set here.
     pub(crate) fn append(&mut self, other: &mut Self) -> Result<(), MoveError> {
-        self.files.append(&mut other.files);
-        self.spilled += std::mem::take(&mut other.spilled);
+        self.files.append(&mut other.files)?;
         other.bytes = 0;
         let keys = std::mem::take(&mut other.ready);
         for (table, key) in keys.into_iter().chain(other.fresh.drain()) {
@@ -93,7 +88,7 @@ impl Keys {
         self.fresh.clear();
         self.ready.clear();
         self.files.clear();
-        (self.bytes, self.spilled) = (0, 0);
+        self.bytes = 0;
     }
 
     /// Takes up to so many keys out.
@@ -105,14 +100,10 @@ impl Keys {
                 self.bytes = 0;
             }
             if self.ready.is_empty() {
-                let Some(file) = self.files.front_mut() else {
+                if self.files.left() == 0 {
                     break;
-                };
-                file.read(max - taken.len(), &mut taken)?;
-                if file.left() == 0 {
-                    self.spilled = self.spilled.saturating_sub(file.bytes());
-                    self.files.pop_front();
                 }
+                self.files.read(max - taken.len(), &mut taken)?;
                 continue;
             }
             let rest = self.ready.len().saturating_sub(max - taken.len());
@@ -128,21 +119,20 @@ impl Keys {
 
     /// Writes what is in memory to a file. It takes as long as copying these bytes: the system writes them later.
     fn spill(&mut self) -> Result<(), MoveError> {
-        let file = Spill::write(&self.folder, self.fresh.drain())?;
+        self.files.write(&self.folder, self.fresh.drain())?;
         self.bytes = 0;
-        self.spilled += file.bytes();
-        self.files.push_back(file);
         self.check()
     }
 
     fn check(&self) -> Result<(), MoveError> {
-        if self.spilled <= SPILLED_MAX {
+        let spilled = self.files.bytes();
+        if spilled <= SPILLED_MAX {
             return Ok(());
         }
         Err(MoveError::Bound(format!(
             "more rows change than can be followed: the keys that are not applied yet take {} GiB; move at a calmer time, \
              or freeze the shop",
-            self.spilled >> 30
+            spilled >> 30
         )))
     }
 }
@@ -205,8 +195,37 @@ mod tests {
             taken.extend(all(&mut set, 64));
             assert!(taken.remove(&(9, key(9))));
             assert_eq!(taken, expected, "{bytes_max} bytes");
-            assert_eq!((set.bytes, set.spilled, set.len()), (0, 0, 0));
+            assert_eq!((set.bytes, set.files.bytes(), set.len()), (0, 0, 0));
+            assert_eq!(set.files.files(), 0, "all of it is given back");
         }
+    }
+
+    /// With a bound that each key is too much for: what comes one by one, and what comes with thousands of other sets, is in
+    /// one file.
+    #[test]
+    fn however_little_may_be_in_memory_files_are_few() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut set = keys(&folder, 1);
+        let mut expected = HashSet::new();
+        for n in 0..3_000 {
+            let mut open = keys(&folder, 1);
+            for number in [2 * n, 2 * n + 1] {
+                open.insert(0, key(number)).unwrap();
+                expected.insert((0, key(number)));
+            }
+            set.append(&mut open).unwrap();
+            assert_eq!((open.len(), open.files.files()), (0, 0));
+            assert_eq!(set.files.files(), 1);
+            if n % 1_000 == 0 {
+                // Keys come while others are taken.
+                for taken in set.take(3).unwrap() {
+                    assert!(expected.remove(&taken));
+                }
+            }
+        }
+        assert_eq!(set.len(), expected.len() as u64);
+        assert_eq!(all(&mut set, 500), expected);
+        assert_eq!((set.files.files(), set.files.bytes()), (0, 0));
     }
 
     #[test]
@@ -219,7 +238,7 @@ mod tests {
         }
         one.append(&mut other).unwrap();
         assert!(other.is_empty());
-        assert_eq!((other.bytes, other.spilled), (0, 0));
+        assert_eq!((other.bytes, other.files.bytes()), (0, 0));
         let expected: HashSet<_> = (0..150).map(|n| (0, key(n))).collect();
         assert_eq!(all(&mut one, 7), expected);
         one.insert(0, key(1)).unwrap();
