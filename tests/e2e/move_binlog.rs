@@ -280,7 +280,8 @@ async fn strays_at_the_source_are_told_and_stop_the_deletion(fleet: &Fleet) -> R
     let refused = control.tell(moved.id, "finish").await?;
     ensure!(refused.status == 409, "{refused:?}");
     goes_on_where_it_was(fleet, &control, &told, &shop).await?;
-    let finish = ["move", "finish", &moved.id.to_string(), "--despite-strays"];
+    let id = moved.id.to_string();
+    let finish = ["move", "finish", &id, "--despite-strays", "4"];
     fleet.podctl.ok(&finish).await?;
     control
         .reaches(moved.id, &[MoveState::Done], MOVED_MAX)

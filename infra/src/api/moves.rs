@@ -74,8 +74,11 @@ pub struct Move {
     pub error: Option<String>,
     /// What it took.
     pub record: MoveRecord,
-    /// Changes at the source after its fence, which nobody should have made.
+    /// Changes at the source after its fence, which nobody should have made; the first hundred.
     pub strays: Vec<Stray>,
+    /// How many there are.
+    #[serde(default)]
+    pub strays_total: u64,
     /// Its source is gone for good: it ends without it.
     #[serde(default)]
     pub source_gone: bool,
@@ -98,6 +101,13 @@ pub struct Move {
     pub events_left_out: u64,
     /// What its mover is doing, where this control server drives it.
     pub progress: Option<MoveProgress>,
+}
+
+impl Move {
+    /// How many strays there are.
+    pub fn strays_told(&self) -> u64 {
+        self.strays_total.max(self.strays.len() as u64)
+    }
 }
 
 /// What a move took: kept with it for ever.
@@ -236,9 +246,10 @@ pub struct MoveList {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveFinish {
-    /// Delete the source's copy although it was changed after the fence; what was changed there is lost.
+    /// Delete the source's copy although it was changed after the fence so many times (`strays_total`): what was changed
+    /// there is in the dump, and lost to the shop. Refused where there are more or fewer by now; a later one stops it again.
     #[serde(default)]
-    pub despite_strays: bool,
+    pub despite_strays: u64,
     /// The source is gone for good: the move ends without it. Refused while the target does not own the shop, and while a
     /// server of the source answers.
     #[serde(default)]

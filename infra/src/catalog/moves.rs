@@ -97,8 +97,8 @@ pub(crate) struct MoveDetail {
     pub(crate) since_ms: Option<i64>,
     /// When the target became the owner; the time of observation counts from here.
     pub(crate) observing_since_ms: Option<i64>,
-    /// An operator's word: the source's copy goes although it has strays.
-    pub(crate) despite_strays: bool,
+    /// An operator's word: the source's copy goes although it has so many strays, which were looked at. One more stops it.
+    pub(crate) strays_let_go: u64,
     /// An operator's word: the source is gone for good, and the move ends without it.
     pub(crate) source_gone: bool,
     /// A move back that failed past `preparing`: it copies everything anew.
@@ -110,8 +110,11 @@ pub(crate) struct MoveDetail {
     pub(crate) fenced_before: bool,
     /// What it took.
     pub(crate) record: MoveRecord,
-    /// Changes at the source after its fence.
+    /// Changes at the source after its fence, the first ones of many.
     pub(crate) strays: Vec<Stray>,
+    /// How many there are. Of those that are not listed some may count twice where a mover was taken over: an operator is
+    /// asked once more then, and not once less.
+    pub(crate) strays_total: u64,
     /// What it waits for.
     pub(crate) waits: Option<String>,
     /// The move that took it back.
@@ -124,6 +127,16 @@ impl MoveDetail {
     /// Whether a fence of it was ever tried: its target's home may have been `ready`.
     pub(crate) const fn was_fenced(&self) -> bool {
         self.fenced_before || self.record.fence_tries > 0
+    }
+
+    /// How many strays were told.
+    pub(crate) fn strays_told(&self) -> u64 {
+        self.strays_total.max(self.strays.len() as u64)
+    }
+
+    /// Whether there are strays that nobody has let go.
+    pub(crate) fn strays_stand(&self) -> bool {
+        self.strays_told() > self.strays_let_go
     }
 }
 
@@ -173,6 +186,26 @@ impl Catalog {
     pub(crate) async fn move_row(&self, reference: &MoveRef) -> Result<MoveRow, CatalogError> {
         let mut view = self.snapshot().await?;
         find(&mut view, reference, self).await
+    }
+
+    /// The move that brought a shop from a pod, where it had this epoch; the last one that tried.
+    pub(crate) async fn move_that_left(
+        &self,
+        shop: ShopId,
+        source: PodId,
+        epoch: Epoch,
+    ) -> Result<Option<MoveRow>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let row: Option<RawMove> = sqlx::query_as(select_move!(
+            "where m.shop = $1 and m.source_pod = $2 and m.source_epoch = $3 \
+             order by m.created_ms desc, m.id desc limit 1"
+        ))
+        .bind(signed(shop.get()))
+        .bind(i64::from(source.get()))
+        .bind(signed(epoch.get()))
+        .fetch_optional(&mut *conn)
+        .await?;
+        row.map(RawMove::into_row).transpose()
     }
 
     /// Open ones and those that left a copy first, then the newest.

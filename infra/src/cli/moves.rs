@@ -60,9 +60,9 @@ pub enum MoveCommand {
         /// Id, the beginning of it, or the shop
         #[arg(value_name = "MOVE")]
         reference: String,
-        /// Also if that copy was changed after the shop had left
-        #[arg(long)]
-        despite_strays: bool,
+        /// Also if that copy was changed so many times after the shop had left: as many as `move show` tells and you looked at
+        #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+        despite_strays: u64,
         /// The former pod is gone for good: end the move without it. What it has of the shop is deleted should it come back
         #[arg(long, conflicts_with = "despite_strays")]
         source_gone: bool,

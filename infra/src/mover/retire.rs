@@ -13,8 +13,11 @@ use super::table::Table;
 pub(crate) mod delete;
 // Writes a shop's rows to files.
 mod dump;
+// Which dumps are there, and how old.
+mod prune;
 
-pub(crate) use dump::{Of, dump_rows, prune_dumps};
+pub(crate) use dump::{Of, dump_rows};
+pub(crate) use prune::{Found, found};
 
 /// Deletes the shop's rows at the source. Run again it goes on with what is left.
 pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveError> {

@@ -19,12 +19,15 @@ use tokio_util::sync::CancellationToken;
 use super::MoveLimits;
 use super::error::MoveError;
 use super::registry::Moves;
-use super::retire;
 use crate::catalog::{Catalog, CatalogError};
 use crate::pod_store::PodStore;
 
 // How many moves do what at once, by pod and in the fleet.
 mod caps;
+// What a server said and nobody has thought of.
+mod doubts;
+// Dumps that were kept for long enough.
+mod dumps;
 // What keeps a lease and hears of orders.
 mod keeper;
 // The copy that an aborted move left at its target, or one that ended without its source at that.
@@ -192,7 +195,7 @@ async fn work_on(mover: Arc<Mover>, work: Work) {
     match work {
         Work::Move(id) => task::drive(&mover, id).await,
         Work::Leftover(id) => leftover::drive(&mover, id).await,
-        Work::Dumps => prune(&mover).await,
+        Work::Dumps => dumps::prune(&mover).await,
     }
     // What another control server holds is looked at again at this pace.
     tokio::time::sleep(AGAIN_AFTER).await;
@@ -241,18 +244,4 @@ async fn due(mover: &Mover) -> Result<Vec<(Work, ShopId)>, CatalogError> {
         .into_iter()
         .map(|left| (Work::Leftover(left.id), left.shop));
     Ok(moves.chain(leftovers).collect())
-}
-
-async fn prune(mover: &Mover) {
-    let kept = mover.limits.dumps_kept;
-    let Ok(dir) = mover.dumps() else { return };
-    let stop = mover.stop.clone();
-    let pruning = move || retire::prune_dumps(&dir, kept, || stop.is_cancelled());
-    let pruned = tokio::task::spawn_blocking(pruning).await;
-    match pruned {
-        Ok(Ok(0)) => {}
-        Ok(Ok(count)) => tracing::info!(count, "old dumps deleted"),
-        Ok(Err(error)) => tracing::warn!("old dumps cannot be deleted: {error}"),
-        Err(_) => {}
-    }
 }

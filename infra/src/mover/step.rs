@@ -97,6 +97,8 @@ steps! {
     Finish => "finish",
     /// The source's rows are dumped.
     Dump => "dump",
+    /// A piece of them is read, to be written.
+    DumpPiece => "dump-piece",
     /// The catalog: where the dump is.
     NoteDump => "note-dump",
     /// The source's rows are deleted.

@@ -25,9 +25,28 @@ pub(crate) const STRAYS_KEPT: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Tail {
     follow: Follow,
-    strays: Arc<Mutex<Vec<Stray>>>,
+    strays: Arc<Mutex<Strays>>,
     noted: Mutex<(Instant, GtidSet)>,
     note_every: Duration,
+}
+
+/// Foreign changes that nobody has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Strays {
+    /// The first ones of many.
+    pub(crate) listed: Vec<Stray>,
+    /// How many came after those.
+    pub(crate) more: u64,
+}
+
+impl Strays {
+    fn add(&mut self, stray: Stray) {
+        if self.listed.len() < STRAYS_KEPT {
+            self.listed.push(stray);
+        } else {
+            self.more += 1;
+        }
+    }
 }
 
 /// What a foreign change means.
@@ -47,7 +66,7 @@ impl Tail {
         Self::start(job, &job.target, tables, from, Foreign::Fails).await
     }
 
-    /// Watches the source: foreign changes are told by [`Self::strays`]. So are changes that cannot be followed exactly,
+    /// Watches the source: foreign changes are told by [`Self::take_strays`]. So are changes that cannot be followed exactly,
     /// which may be of the shop.
     pub(crate) async fn source(
         job: &Job,
@@ -72,7 +91,7 @@ impl Tail {
             past_marked: true,
             goes_on: foreign == Foreign::IsTold,
         };
-        let strays = Arc::default();
+        let strays = Arc::<Mutex<Strays>>::default();
         let sink = Guard {
             pod: end.pod,
             tables: Arc::clone(tables),
@@ -105,7 +124,7 @@ impl Tail {
         self.follow.wait_for(set, limit).await
     }
 
-    /// Everything that was looked at: it held nothing foreign, or [`Self::strays`] has told it by now. To be asked first.
+    /// Everything that was looked at: it held nothing foreign, or [`Self::take_strays`] has told it by now. To be asked first.
     pub(crate) fn seen(&self) -> GtidSet {
         self.follow.seen()
     }
@@ -120,10 +139,10 @@ impl Tail {
         due
     }
 
-    /// The foreign changes so far, the first ones of many.
-    pub(crate) fn strays(&self) -> Result<Vec<Stray>, MoveError> {
+    /// The foreign changes since this was asked last.
+    pub(crate) fn take_strays(&self) -> Result<Strays, MoveError> {
         self.check()?;
-        Ok(self.strays.lock().clone())
+        Ok(std::mem::take(&mut *self.strays.lock()))
     }
 }
 
@@ -136,7 +155,7 @@ struct Guard {
     touched: Option<usize>,
     odd: Option<String>,
     marked: bool,
-    strays: Arc<Mutex<Vec<Stray>>>,
+    strays: Arc<Mutex<Strays>>,
 }
 
 impl Guard {
@@ -145,14 +164,11 @@ impl Guard {
     }
 
     fn stray(&self, table: String, gtid: &Gtid, at_ms: u64) {
-        let mut strays = self.strays.lock();
-        if strays.len() < STRAYS_KEPT {
-            strays.push(Stray {
-                table,
-                gtid: gtid.to_string(),
-                at_ms,
-            });
-        }
+        self.strays.lock().add(Stray {
+            table,
+            gtid: gtid.to_string(),
+            at_ms,
+        });
     }
 }
 
@@ -249,7 +265,7 @@ mod tests {
             guard.end(&gtid(2), 0).unwrap();
             // Nothing of the shop.
             guard.end(&gtid(3), 0).unwrap();
-            assert!(guard.strays.lock().is_empty());
+            assert!(guard.strays.lock().listed.is_empty());
         }
     }
 
@@ -264,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_told_up_to_a_bound() {
+    fn strays_are_listed_up_to_a_bound_and_counted_beyond_it() {
         let mut guard = guard(Foreign::IsTold);
         for number in 1..=STRAYS_KEPT as u64 + 5 {
             row(&mut guard);
@@ -277,8 +293,8 @@ mod tests {
         guard.odd("`truncate orders`".into());
         guard.end(&gtid(1_001), 7).unwrap();
         let strays = guard.strays.lock();
-        assert_eq!(strays.len(), STRAYS_KEPT);
-        let first = strays.first().unwrap();
+        assert_eq!((strays.listed.len(), strays.more), (STRAYS_KEPT, 6));
+        let first = strays.listed.first().unwrap();
         assert_eq!((first.table.as_str(), first.at_ms), ("orders", 7));
         assert_eq!(first.gtid, gtid(1).to_string());
     }

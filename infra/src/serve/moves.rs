@@ -235,7 +235,7 @@ pub(super) async fn finish(
         despite_strays,
         source_gone,
     } = wish;
-    if despite_strays && source_gone {
+    if despite_strays > 0 && source_gone {
         return Err(Failure::field(
             "despite_strays",
             "cannot be ordered together with `source_gone`: what a source that is gone has is dumped and deleted when it comes \

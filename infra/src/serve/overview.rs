@@ -120,7 +120,7 @@ impl Console {
     /// What an operator should know of it: why it failed or waits, and what was changed behind its back.
     fn note(it: &Move) -> String {
         let text = it.error.clone().or_else(|| it.waits.clone());
-        match it.strays.len() as u64 {
+        match it.strays_told() {
             0 => text.unwrap_or_default(),
             strays => count(strays, "stray change"),
         }

@@ -164,7 +164,7 @@ impl Catalog {
 /// catalog keeps itself.
 pub(super) fn merged(driver: &MoveDetail, stored: &MoveDetail) -> MoveDetail {
     let mut detail = driver.clone();
-    detail.despite_strays |= stored.despite_strays;
+    detail.strays_let_go = detail.strays_let_go.max(stored.strays_let_go);
     detail.source_gone |= stored.source_gone;
     detail.must_fail.clone_from(&stored.must_fail);
     detail.since_ms = stored.since_ms;
@@ -186,8 +186,8 @@ fn news(found: &MoveRow, detail: &MoveDetail, error: Option<&str>) -> Option<Str
     {
         parts.push(format!("waits: {waits}"));
     }
-    let strays = detail.strays.len();
-    if strays > found.detail.strays.len() {
+    let strays = detail.strays_told();
+    if strays > found.detail.strays_told() {
         parts.push(format!(
             "{strays} stray changes at pod {}",
             found.source_name

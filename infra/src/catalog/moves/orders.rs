@@ -7,6 +7,7 @@ use super::drive::apply;
 use super::switch::owned_by_target;
 use super::{MoveRef, MoveRow, append, by_id, find, open_of, write};
 use crate::catalog::{Catalog, CatalogError, Change};
+use crate::output::count;
 
 /// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +20,8 @@ pub(crate) enum MoveOrder {
     Abort,
     /// End the time of observation: the source's copy goes.
     Finish {
-        /// Also if it was changed after the fence.
-        despite_strays: bool,
+        /// Also if it was changed after the fence so many times: the operator has looked at those.
+        despite_strays: u64,
     },
     /// The source is gone for good: the move ends without it. Whether that is so others have looked.
     SourceGone,
@@ -85,7 +86,9 @@ async fn carry_out(
     }
     let mut detail = row.detail.clone();
     match order {
-        MoveOrder::Finish { despite_strays } => detail.despite_strays |= despite_strays,
+        MoveOrder::Finish { despite_strays } => {
+            detail.strays_let_go = detail.strays_let_go.max(despite_strays);
+        }
         MoveOrder::SourceGone => detail.source_gone = true,
         // Whatever did not work about the rows that it found is not tried again. One that was refused in `preparing` did
         // not use them: what refused it is nothing that other rows would cure.
@@ -138,7 +141,7 @@ enum Decision {
     /// This happens to it.
     Event(MoveEvent),
     /// An operator's word, which its driver goes by.
-    Word(&'static str),
+    Word(String),
 }
 
 /// Pure; what only the placement tells is left to the step.
@@ -154,7 +157,7 @@ fn decide(row: &MoveRow, order: MoveOrder) -> Result<Decision, CatalogError> {
             return Ok(if row.detail.source_gone {
                 Decision::Done
             } else {
-                Decision::Word("without its source")
+                Decision::Word("without its source".to_owned())
             });
         }
         MoveOrder::Pause | MoveOrder::Resume | MoveOrder::Abort | MoveOrder::SourceGone => {}
@@ -219,19 +222,28 @@ fn is_past_switch(row: &MoveRow) -> bool {
 }
 
 /// In a state that takes the order.
-fn finish(row: &MoveRow, despite_strays: bool) -> Result<Decision, CatalogError> {
-    let strays = row.detail.strays.len();
-    if strays > 0 && !despite_strays && !row.detail.despite_strays {
+fn finish(row: &MoveRow, despite_strays: u64) -> Result<Decision, CatalogError> {
+    let (strays, let_go) = (row.detail.strays_told(), row.detail.strays_let_go);
+    // A word is of what was looked at: of more it says nothing, and of what is still to come nobody can say anything.
+    if strays > let_go.max(despite_strays) || strays < despite_strays {
+        let so_many = count(strays, "stray change");
+        let way = match strays {
+            0 => format!("`podctl move finish {}`", row.id),
+            _ => format!(
+                "look at them, then `podctl move finish {} --despite-strays {strays}`",
+                row.id
+            ),
+        };
         return Err(CatalogError::Conflict(format!(
-            "{strays} changes of shop {} were made at pod {} after its fence (`podctl move show {}` lists them), and \
-             its copy there is not deleted; look at them, then `podctl move finish {2} --despite-strays`",
+            "shop {} has {so_many} at pod {} by now (`podctl move show {}` lists them), and its copy there is not deleted; \
+             {way}",
             row.handle, row.source_name, row.id
         )));
     }
     Ok(if row.state == MoveState::Observing {
         Decision::Event(MoveEvent::Finish)
-    } else if despite_strays && !row.detail.despite_strays {
-        Decision::Word("despite strays")
+    } else if despite_strays > let_go {
+        Decision::Word(format!("despite {}", count(despite_strays, "stray")))
     } else {
         Decision::Done
     })

@@ -75,6 +75,7 @@ impl RawMove {
 impl MoveRow {
     /// As an operator sees it, without the progress of its mover.
     pub(crate) fn into_api(self) -> Result<Move, CatalogError> {
+        let strays_total = self.detail.strays_told();
         let MoveDetail {
             reason,
             observe_ms,
@@ -115,6 +116,7 @@ impl MoveRow {
             error: self.error,
             record,
             strays,
+            strays_total,
             source_gone,
             leftover_since: self.leftover_ms.map(instant).transpose()?,
             actor: self.actor,

@@ -7,7 +7,7 @@ use super::*;
 use crate::api::{ParkReport, Stray};
 
 #[tokio::test]
-async fn strays_keep_the_sources_copy_until_an_operator_says_otherwise() {
+async fn strays_keep_the_sources_copy_until_an_operator_says_otherwise_of_each() {
     let (_dir, catalog) = catalog().await;
     let (_, row) = begun(&catalog, "snow").await;
     let mut row = at(&catalog, row, MoveState::Observing).await;
@@ -21,21 +21,35 @@ async fn strays_keep_the_sources_copy_until_an_operator_says_otherwise() {
     let finish = |despite_strays| {
         catalog.order_move("ops", &reference, MoveOrder::Finish { despite_strays })
     };
-    let refused = finish(false).await.unwrap_err();
-    assert!(text(&refused).contains("--despite-strays"), "{refused}");
-    let row = finish(true).await.unwrap();
+    for number in [0, 2] {
+        let refused = finish(number).await.unwrap_err();
+        assert!(text(&refused).contains("--despite-strays 1"), "{refused}");
+    }
+    let row = finish(1).await.unwrap();
     assert_eq!(
-        (row.state, row.detail.despite_strays),
-        (MoveState::Retiring, true)
+        (row.state, row.detail.strays_let_go),
+        (MoveState::Retiring, 1)
     );
     // A driver that has not read the order yet does not take the word away.
     let mut before = row.clone();
-    before.detail.despite_strays = false;
+    before.detail.strays_let_go = 0;
     let row = catalog
         .note_move(&before, &before.detail, None)
         .await
         .unwrap();
-    assert!(row.detail.despite_strays);
+    assert_eq!(row.detail.strays_let_go, 1);
+    // Of the next one nothing was said. It is beyond those that are listed.
+    let mut more = row.detail.clone();
+    more.strays_total = 2;
+    let row = catalog.note_move(&row, &more, None).await.unwrap();
+    assert!(row.detail.strays_stand());
+    for number in [0, 1, 3] {
+        let refused = finish(number).await.unwrap_err();
+        assert!(text(&refused).contains("--despite-strays 2"), "{refused}");
+    }
+    let row = finish(2).await.unwrap();
+    assert!(!row.detail.strays_stand());
+    assert_eq!(row.state, MoveState::Retiring);
     let notes = catalog.move_events(row.id, 0).await.unwrap();
     assert!(
         notes

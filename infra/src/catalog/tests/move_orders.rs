@@ -13,7 +13,7 @@ const ORDERS: [(Order, MoveOrder); 5] = [
     (
         Order::Finish,
         MoveOrder::Finish {
-            despite_strays: false,
+            despite_strays: 0,
         },
     ),
     (Order::SourceGone, MoveOrder::SourceGone),

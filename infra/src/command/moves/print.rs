@@ -86,7 +86,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
     lines.extend(record(&it.record));
     lines.extend(leftover(it).map(|text| ("leftover", text)));
     let mut parts = vec![facts(&lines)];
-    if !it.strays.is_empty() {
+    if it.strays_told() > 0 {
         let rows = it.strays.iter().take(STRAYS_SHOWN).map(|stray| {
             let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(stray.at_ms) * 1_000_000);
             [
@@ -97,7 +97,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
         });
         parts.push(format!(
             "{} at {} after the fence:\n{}",
-            count(it.strays.len() as u64, "stray change"),
+            count(it.strays_told(), "stray change"),
             it.source.name,
             table("", ["table", "transaction", "at"], rows.collect())
         ));
@@ -247,7 +247,11 @@ pub fn progress_line(it: &Move) -> Option<String> {
             "{} rows compared, {lag}",
             of(now.rows_compared, now.rows_expected)
         ),
-        MoveState::Retiring => format!("{} rows deleted", HumanCount(now.rows_deleted)),
+        MoveState::Retiring => format!(
+            "{} rows dumped, {} deleted",
+            HumanCount(now.rows_dumped),
+            HumanCount(now.rows_deleted)
+        ),
         MoveState::Preparing
         | MoveState::Aborting
         | MoveState::Observing

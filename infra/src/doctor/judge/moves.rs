@@ -30,20 +30,21 @@ const PAUSE_MAX: Duration = Duration::days(1);
 pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
     for it in &catalog.moves {
         stands_still(it, at, found);
-        if it.open && !it.strays.is_empty() {
+        if it.open && it.strays_told() > 0 {
             found.error(
                 "move",
                 &it.shop.handle,
                 format!(
                     "{} of its rows at {} after its fence, which nobody should have made (move {})",
-                    count(it.strays.len() as u64, "change"),
+                    count(it.strays_told(), "change"),
                     it.source.name,
                     it.id
                 ),
                 format!(
                     "`podctl move show {0}` lists them; find who writes there past the pod's library, take over by hand \
-                     what is missed, then `podctl move finish {0} --despite-strays`",
-                    it.id
+                     what is missed, then `podctl move finish {0} --despite-strays {1}`",
+                    it.id,
+                    it.strays_told()
                 ),
             );
         }

@@ -18,8 +18,9 @@ use crate::mover::job::End;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
-use crate::mover::tail::{STRAYS_KEPT, Tail};
+use crate::mover::tail::{STRAYS_KEPT, Strays, Tail};
 use crate::mover::{leftover, retire};
+use crate::output::count;
 
 /// How often strays are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -43,22 +44,27 @@ impl Driver {
             let detail = &self.row.detail;
             let since = detail.observing_since_ms.unwrap_or(self.row.changed_ms);
             let over = u64::try_from(now_ms() - since).is_ok_and(|ms| ms >= detail.observe_ms);
-            let strays = !detail.strays.is_empty() && !detail.despite_strays;
-            let id = self.row.id;
-            let waits = (over && strays).then(|| {
-                format!(
-                    "the source's copy was changed after the fence; look at the strays, then move the shop back, \
-                     or `podctl move finish {id} --despite-strays`"
-                )
-            });
+            let strays = detail.strays_stand();
+            let waits = (over && strays).then(|| self.word_wanted("move the shop back, or "));
             // What ended the run before has passed: it would be told for days.
             self.waits(waits).await?;
-            if over && !strays && self.read_to_the_end(&tail).await? {
+            if over && !strays && self.is_seen_to_the_end(&tail).await? {
                 let detail = self.row.detail.clone();
                 return self.step(MoveEvent::Finish, &detail, None).await;
             }
             sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// What an operator is asked for who finds strays, beside what else may be done.
+    fn word_wanted(&self, or: &str) -> String {
+        let strays = self.row.detail.strays_told();
+        format!(
+            "the source's copy was changed after the fence, {} by now; look at the strays, then {or}`podctl move finish {} \
+             --despite-strays {strays}`",
+            count(strays, "time"),
+            self.row.id
+        )
     }
 
     /// Dumps and deletes the source's copy; a stray stops it until an operator says otherwise.
@@ -70,9 +76,14 @@ impl Driver {
         let (tables, tail) = self.watch_source().await?;
         loop {
             self.read_to_the_end(&tail).await?;
-            self.wait_for_word().await?;
+            self.wait_for_word(&tail).await?;
             let pods = [self.job.source.pod; 2];
             let _turn = self.turn_of(|mover| &mover.clearings, pods).await?;
+            // It may have been long in coming.
+            self.read_to_the_end(&tail).await?;
+            if self.row.detail.strays_stand() {
+                continue;
+            }
             if self.retire_rows(&tables, &tail).await? {
                 break;
             }
@@ -118,12 +129,14 @@ impl Driver {
             .map(drop)
     }
 
-    /// Whether it is done; not, where a stray stopped it.
+    /// Whether it is done; not, where a stray stopped it, which neither the word that was said nor the dump knows of.
     async fn retire_rows(&mut self, tables: &Tables, tail: &Tail) -> Result<bool, MoveError> {
         let job = self.job.clone();
         let dumps = self.mover.dumps()?;
+        // All of them were committed before the dump begins. One that it may have is counted afterwards.
+        let strays = self.row.detail.strays_told();
         let dump = step!(Step::Dump => {
-            retire::dump_rows(&job, tables, &dumps, retire::Of::Copy).await
+            retire::dump_rows(&job, tables, &dumps, retire::Of::Copy { strays }).await
         })
         .await?;
         let mut detail = self.row.detail.clone();
@@ -131,11 +144,10 @@ impl Driver {
         if detail != self.row.detail {
             self.note(Step::NoteDump, &detail).await?;
         }
-        // The turn and the dump may have taken long: nobody has looked at what was written since.
-        if !self.read_to_the_end(tail).await? {
+        // The dump may have taken long: nobody has looked at what was written since.
+        if self.read_to_the_end(tail).await? != strays {
             return Ok(false);
         }
-        let despite = self.row.detail.despite_strays;
         let mut deleting = std::pin::pin!(step!(Step::Delete => {
             retire::delete_rows(&job, tables).await
         }));
@@ -144,10 +156,11 @@ impl Driver {
                 done = &mut deleting => {
                     done?;
                     // A table whose rows were gone already may have new ones.
-                    return self.read_to_the_end(tail).await;
+                    return Ok(self.read_to_the_end(tail).await? == strays);
                 }
                 () = sleep(LOOK_EVERY) => {
-                    if self.note_strays(tail).await? && !despite {
+                    self.note_strays(tail).await?;
+                    if self.row.detail.strays_told() != strays {
                         return Ok(false);
                     }
                 }
@@ -155,20 +168,16 @@ impl Driver {
         }
     }
 
-    /// Waits while there are strays and nobody has said that they may go.
-    async fn wait_for_word(&mut self) -> Result<(), MoveError> {
+    /// Waits while there are strays of which nobody has said that they may go. More of them are told meanwhile.
+    async fn wait_for_word(&mut self, tail: &Tail) -> Result<(), MoveError> {
         loop {
-            let detail = &self.row.detail;
-            if detail.strays.is_empty() || detail.despite_strays {
+            if !self.row.detail.strays_stand() {
                 return self.waits(None).await;
             }
-            let text = format!(
-                "the source's copy was changed after the fence; look at the strays, then \
-                 `podctl move finish {} --despite-strays`",
-                self.row.id
-            );
+            let text = self.word_wanted("");
             self.waits(Some(text)).await?;
             sleep(LOOK_EVERY).await;
+            self.note_strays(tail).await?;
             let reference = MoveRef::Id(self.row.id);
             let row = self.mover.catalog.move_row(&reference).await?;
             if row.detail.source_gone {
@@ -176,7 +185,7 @@ impl Driver {
                 return Err(MoveError::Stopped);
             }
             // Of another owner or state the keeper hears.
-            self.row.detail.despite_strays = row.detail.despite_strays;
+            self.row.detail.strays_let_go = row.detail.strays_let_go;
         }
     }
 
@@ -221,41 +230,39 @@ impl Driver {
     async fn note_unseen(&mut self, text: String, executed: &GtidSet) -> Result<(), MoveError> {
         let mut detail = self.row.detail.clone();
         detail.watched = Some(executed.to_string());
-        unseen(&mut detail.strays, text, now_ms());
+        take_in(&mut detail, unseen(text, now_ms()));
         self.note(Step::NoteStrays, &detail).await
     }
 
     /// Reads all that the source has executed by now; says whether nothing stands against the end.
-    async fn read_to_the_end(&mut self, tail: &Tail) -> Result<bool, MoveError> {
+    async fn is_seen_to_the_end(&mut self, tail: &Tail) -> Result<bool, MoveError> {
+        self.read_to_the_end(tail).await?;
+        Ok(!self.row.detail.strays_stand())
+    }
+
+    /// Reads all that the source has executed by now; gives how many strays there are.
+    async fn read_to_the_end(&mut self, tail: &Tail) -> Result<u64, MoveError> {
         let source: &End = &self.job.source;
         let mut session = Session::open(&self.job, source).await?;
         let executed = session.gtid_executed().await?;
         session.close().await;
         tail.wait_for(&executed, READ_WITHIN).await?;
         self.note_strays(tail).await?;
-        Ok(self.row.detail.strays.is_empty() || self.row.detail.despite_strays)
+        Ok(self.row.detail.strays_told())
     }
 
-    /// Takes the strays that the tail has seen into the move's record; says whether there were new ones.
-    async fn note_strays(&mut self, tail: &Tail) -> Result<bool, MoveError> {
+    /// Takes the strays that the tail has seen into the move's record. Where that fails the run ends, and the next one sees
+    /// them again.
+    async fn note_strays(&mut self, tail: &Tail) -> Result<(), MoveError> {
         let watched = tail.seen();
-        let seen = tail.strays()?;
-        let known = &self.row.detail.strays;
-        let new: Vec<Stray> = seen
-            .into_iter()
-            .filter(|stray| !known.contains(stray))
-            .take(STRAYS_KEPT.saturating_sub(known.len()))
-            .collect();
-        if new.is_empty() {
-            self.note_watched(tail, watched).await?;
-            return Ok(false);
-        }
-        tracing::error!(id = %self.row.id, shop = self.job.shop.get(), count = new.len(), "strays at the source");
         let mut detail: MoveDetail = self.row.detail.clone();
+        let count = take_in(&mut detail, tail.take_strays()?);
+        if count == 0 {
+            return self.note_watched(tail, watched).await;
+        }
+        tracing::error!(id = %self.row.id, shop = self.job.shop.get(), count, "strays at the source");
         detail.watched = Some(watched.to_string());
-        detail.strays.extend(new);
-        self.note(Step::NoteStrays, &detail).await?;
-        Ok(true)
+        self.note(Step::NoteStrays, &detail).await
     }
 
     /// Now and then, how far the source was looked at.
@@ -271,34 +278,95 @@ impl Driver {
     }
 }
 
-/// Adds what nobody will know to the strays: once, however often it is met, and no more than are kept.
-fn unseen(strays: &mut Vec<Stray>, text: String, at_ms: i64) {
-    let known = strays
-        .iter()
-        .any(|it| it.gtid.is_empty() && it.table == text);
-    if !known && strays.len() < STRAYS_KEPT {
-        strays.push(Stray {
-            table: text,
-            gtid: String::new(),
-            at_ms: u64::try_from(at_ms).unwrap_or_default(),
-        });
+/// What nobody will know, as a stray: it has no transaction, so that it is one however often it is met.
+fn unseen(text: String, at_ms: i64) -> Strays {
+    let stray = Stray {
+        table: text,
+        gtid: String::new(),
+        at_ms: u64::try_from(at_ms).unwrap_or(0),
+    };
+    Strays {
+        listed: vec![stray],
+        more: 0,
     }
+}
+
+/// Adds strays that are not known yet, within the bound of those that are listed; says how many there were.
+fn take_in(detail: &mut MoveDetail, found: Strays) -> u64 {
+    let told = detail.strays_told();
+    let mut count = found.more;
+    for stray in found.listed {
+        let known = detail
+            .strays
+            .iter()
+            .any(|known| (&known.table, &known.gtid) == (&stray.table, &stray.gtid));
+        if known {
+            continue;
+        }
+        count += 1;
+        if detail.strays.len() < STRAYS_KEPT {
+            detail.strays.push(stray);
+        }
+    }
+    detail.strays_total = told + count;
+    count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn strays(numbers: std::ops::Range<u64>) -> Strays {
+        let of = |number| Stray {
+            table: "orders".to_owned(),
+            gtid: format!("a:{number}"),
+            at_ms: 7,
+        };
+        Strays {
+            listed: numbers.map(of).collect(),
+            more: 0,
+        }
+    }
+
     #[test]
     fn what_was_not_seen_counts_once_and_within_the_bound() {
-        let mut strays = Vec::new();
+        let mut detail = MoveDetail::default();
         for at_ms in [7, 8] {
-            unseen(&mut strays, "purged".to_owned(), at_ms);
+            take_in(&mut detail, unseen("purged".to_owned(), at_ms));
         }
-        assert_eq!((strays.len(), strays[0].at_ms), (1, 7));
+        let first = detail.strays.first().unwrap();
+        assert_eq!((detail.strays.len(), first.at_ms), (1, 7));
         for number in 0..2 * STRAYS_KEPT {
-            unseen(&mut strays, number.to_string(), 9);
+            take_in(&mut detail, unseen(number.to_string(), 9));
         }
-        assert_eq!(strays.len(), STRAYS_KEPT);
+        assert_eq!(detail.strays.len(), STRAYS_KEPT);
+    }
+
+    /// A word holds for what was looked at: neither the same ones that are met again nor the bound of the list changes what
+    /// it says, and one more stands.
+    #[test]
+    fn a_word_is_of_the_strays_that_there_were_also_beyond_those_that_are_listed() {
+        let mut detail = MoveDetail::default();
+        assert!(!detail.strays_stand());
+        let many = STRAYS_KEPT as u64 + 3;
+        for (upto, new) in [(2, 2), (2, 0), (many, many - 2)] {
+            assert_eq!(take_in(&mut detail, strays(0..upto)), new);
+            assert!(detail.strays_stand());
+            detail.strays_let_go = detail.strays_told();
+            assert!(!detail.strays_stand());
+        }
+        assert_eq!(
+            (detail.strays.len(), detail.strays_told()),
+            (STRAYS_KEPT, many)
+        );
+        let more = Strays {
+            listed: Vec::new(),
+            more: 1,
+        };
+        assert_eq!(take_in(&mut detail, more), 1);
+        assert!(detail.strays_stand());
+        // Of a move that was under way before they were counted.
+        detail.strays_total = 0;
+        assert_eq!(detail.strays_told(), STRAYS_KEPT as u64);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use shared::moves::{MoveEvent, MoveId, MoveState};
 use tokio::time::Instant;
 
+use super::doubts::Doubts;
 use super::keeper::{Gate, Heard, keep};
 use super::notes::{note, note_must_fail, settle};
 use super::{Mover, heard, may_be_fenced};
@@ -39,6 +40,8 @@ struct Memory {
     reason: Option<Reason>,
     /// What the last run left to the next.
     kept: Option<Kept>,
+    /// What servers said and nobody knows.
+    doubts: Doubts,
 }
 
 impl Memory {
@@ -212,6 +215,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
 
 /// What an error means for the move: see [`MoveError::verdict`].
 async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memory) -> Next {
+    let error = memory.doubts.judge(row.state, error);
     let (id, state, text) = (row.id, row.state, error.brief());
     let verdict = error.verdict();
     tracing::warn!(%id, %state, ?verdict, "{text}");
@@ -297,7 +301,7 @@ fn aborts(row: &MoveRow, error: &MoveError) -> bool {
 /// Waits before the next try. An order to this move is followed at once; what happens to others is no reason to try again:
 /// moves whose pod is away would wake each other without an end.
 async fn rest(mover: &Mover, seen: &MoveRow, known: MoveState, pause: Duration) {
-    let words = |row: &MoveRow| (row.detail.despite_strays, row.detail.source_gone);
+    let words = |row: &MoveRow| (row.detail.strays_let_go, row.detail.source_gone);
     let until = Instant::now() + pause;
     let mut changes = mover.catalog.watch_moves();
     loop {

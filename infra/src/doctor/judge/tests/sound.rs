@@ -184,6 +184,7 @@ pub(super) fn a_move(state: MoveState) -> api::Move {
         error: None,
         record: api::MoveRecord::default(),
         strays: Vec::new(),
+        strays_total: 0,
         source_gone: false,
         leftover_since: None,
         actor: "operator".into(),
