@@ -26,7 +26,7 @@ use super::job::Job;
 use super::session::Session;
 use super::table::Table;
 use super::throttle::Throttle;
-use super::verify::{Compared, Pair, Stand};
+use super::verify::{Anew, Compared, Pair, Stand};
 
 // One batch after the other.
 mod hand;
@@ -77,6 +77,8 @@ pub(crate) struct Applier {
     pub(super) stand: Option<Stand>,
     /// The comparison of all rows, when it is over.
     pub(super) compared: Option<Compared>,
+    /// Comparisons that were in vain.
+    pub(super) anew: Anew,
 }
 
 impl Applier {
@@ -93,7 +95,8 @@ impl Applier {
             Hand::open(job, feed, Arc::clone(&tables)),
             futures::future::try_join_all(pairs)
         )?;
-        let ledger = Arc::<Ledger>::default();
+        let touched_max = usize::try_from(job.limits.touched_keys_max).unwrap_or(usize::MAX);
+        let ledger = Arc::new(Ledger::new(touched_max));
         if stand.is_some() {
             ledger.go_on();
         }
@@ -107,6 +110,7 @@ impl Applier {
             pairs,
             stand,
             compared: None,
+            anew: Anew::default(),
         })
     }
 
@@ -142,7 +146,7 @@ impl Applier {
     }
 
     /// Applies until the target is close behind the source and little is left to compare.
-    async fn converge(&mut self) -> Result<(), MoveError> {
+    pub(super) async fn converge(&mut self) -> Result<(), MoveError> {
         self.refresh().await?;
         let limits = Arc::clone(&self.job.limits);
         let progress = Arc::clone(&self.job.progress);

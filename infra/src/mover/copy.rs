@@ -24,11 +24,10 @@ use super::size;
 use super::step::{Step, step};
 use super::table::{Key, Limit, Rows, Table, load, read, unchanged};
 use super::throttle::Throttle;
+use super::tries::{self, Tries};
 
 /// Rows of a table's first chunk: nothing is known of their cost yet.
 const FIRST_ROWS: u64 = 1_000;
-/// How often a chunk is written again after a deadlock or a lock that did not come.
-const TRIES: u32 = 5;
 /// The mark of a table that is there whole.
 const DONE: &str = "copy:done:";
 /// Chunks that wait for a loader: the reader is one ahead.
@@ -327,7 +326,7 @@ async fn load_chunk(
 ) -> Result<Duration, MoveError> {
     let table = &shared.tables[chunk.table];
     let part = format!("copy:{slot}:{}", table.name);
-    let mut tries = 0;
+    let mut tries = Tries::default();
     loop {
         let reached = shared.courses[chunk.table].reached().unwrap_or_default();
         let tried = async {
@@ -341,11 +340,8 @@ async fn load_chunk(
             Ok::<_, MoveError>(took)
         };
         match tried.await {
-            Err(error) if error.is_conflict() && tries < TRIES => {
-                tries += 1;
-                target.rollback().await?;
-            }
-            done => return done,
+            Ok(took) => return Ok(took),
+            Err(error) => tries.undo(target, error).await?,
         }
     }
 }
@@ -360,9 +356,7 @@ async fn finish(shared: &Shared, target: &mut Session) -> Result<(), MoveError> 
         };
         if let Some(reached) = whole {
             let part = format!("{DONE}{}", table.name);
-            let at = reached.to_bytes();
-            target.begin_owned_at(&shared.job, &part, &at).await?;
-            target.commit().await?;
+            tries::note(target, &shared.job, &part, &reached.to_bytes()).await?;
         }
     }
     Ok(())

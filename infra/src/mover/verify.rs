@@ -21,6 +21,8 @@ use super::job::Job;
 use super::table::{Table, unchanged};
 use super::throttle::Throttle;
 
+// Comparisons that were in vain.
+mod anew;
 // Ranges of keys, one after the other.
 mod chunks;
 // Questions that applications registered.
@@ -32,6 +34,7 @@ mod pair;
 // Where a comparison stands.
 mod stand;
 
+pub(crate) use anew::Anew;
 pub(crate) use pair::Pair;
 use stand::Noter;
 pub(crate) use stand::{Compared, Stand};
@@ -97,6 +100,30 @@ impl Applier {
     /// Compares all rows of the shop, or those that an earlier run has not, while its changes are applied. Ends when every
     /// row compared equal after its last change, but for few keys that [`Self::compare_touched`] compares in the fence.
     pub(crate) async fn compare_all(&mut self) -> Result<Verified, MoveError> {
+        loop {
+            if self.ledger.is_off() && self.anew.forgot(&self.job.limits)? {
+                tracing::warn!(
+                    move_id = %self.job.id,
+                    "more than {} keys changed before they could be compared: the comparison begins anew",
+                    self.job.limits.touched_keys_max
+                );
+                // What changed so fast is followed first; none of it needs to be noted.
+                self.converge().await?;
+            }
+            self.anew.begin();
+            if let Some(verified) = self.compare_once().await? {
+                return Ok(verified);
+            }
+        }
+    }
+
+    /// Whether all rows were compared, and every key is known that changed since.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.ledger.is_complete()
+    }
+
+    /// One comparison; none, where the ledger has forgotten meanwhile what changed.
+    async fn compare_once(&mut self) -> Result<Option<Verified>, MoveError> {
         self.refresh().await?;
         let ledger = Arc::clone(&self.ledger);
         let stand = self.begin_comparison();
@@ -136,13 +163,28 @@ impl Applier {
             done.cancel();
             Ok((verified, Compared::new(noter, plan.position())))
         };
-        let applying = self
-            .hand
-            .apply_while(&ledger, &self.applied, &self.throttle, &done);
-        let ((verified, compared), ()) = tokio::try_join!(comparing, applying)?;
-        ledger.complete();
+        let comparing = async {
+            tokio::select! {
+                biased;
+                // The applier ended first: the ledger has forgotten what changed.
+                () = done.cancelled() => Ok(None),
+                found = comparing => found.map(Some),
+            }
+        };
+        let hand = &mut self.hand;
+        let applying = async {
+            let applied = hand.apply_while(&ledger, &self.applied, &self.throttle, &done);
+            applied.await?;
+            done.cancel();
+            Ok::<(), MoveError>(())
+        };
+        let (found, ()) = tokio::try_join!(comparing, applying)?;
+        // (Its last batch may have been the one that was too much.)
+        let Some((verified, compared)) = found.filter(|_| ledger.complete()) else {
+            return Ok(None);
+        };
         self.compared = Some(compared);
-        Ok(verified)
+        Ok(Some(verified))
     }
 
     /// Where the comparison begins: at the first row, unless an earlier run came further.
@@ -162,6 +204,9 @@ impl Applier {
         let (Some(compared), Some(pair)) = (&mut self.compared, self.pairs.first_mut()) else {
             return Ok(false);
         };
+        if !self.ledger.is_complete() {
+            return Ok(false);
+        }
         let comparison = Comparison {
             job: &self.job,
             tables: &self.tables,
@@ -175,10 +220,11 @@ impl Applier {
     /// Compares the keys that changed since they were compared last. To be called when nothing changes any more and
     /// everything is applied: a difference is final. Gives the number of keys.
     pub(crate) async fn compare_touched(&mut self) -> Result<u64, MoveError> {
-        if !self.ledger.is_complete() {
-            return Err(MoveError::Diverged(
-                "not all rows have been compared".into(),
-            ));
+        if !self.is_compared() {
+            return Err(MoveError::Waits(format!(
+                "more than {} keys changed since they were compared: all rows are compared again",
+                self.job.limits.touched_keys_max
+            )));
         }
         let round = self.ledger.round(usize::MAX);
         let count = round.len() as u64;

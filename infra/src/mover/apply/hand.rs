@@ -8,7 +8,6 @@ use shared::gtid::GtidSet;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::TOUCHED_MAX;
 use super::reader::{Found, Reader};
 use super::{Ledger, PART};
 use crate::mover::error::MoveError;
@@ -19,6 +18,7 @@ use crate::mover::session::Session;
 use crate::mover::size;
 use crate::mover::table::{self, Table};
 use crate::mover::throttle::Throttle;
+use crate::mover::tries::{self, Tries};
 
 /// The first batch, and the smallest: later ones go by time, but in a fence each costs a commit, and its acknowledgement.
 const BATCH_MIN: u64 = 500;
@@ -127,7 +127,7 @@ impl Hand {
         }
     }
 
-    /// Applies whatever comes until told to end.
+    /// Applies whatever comes until told to end, or until the ledger has forgotten what it was to note.
     pub(in crate::mover) async fn apply_while(
         &mut self,
         ledger: &Ledger,
@@ -137,16 +137,11 @@ impl Hand {
     ) -> Result<(), MoveError> {
         /// How long the feed is left alone when it had nothing.
         const IDLE: Duration = Duration::from_millis(5);
-        while !done.is_cancelled() {
+        while !done.is_cancelled() && !ledger.is_off() {
             throttle.pass().await?;
             self.refresh().await?;
             if !self.apply_batch(ledger, applied).await? {
                 self.wait(IDLE).await?;
-            }
-            if ledger.len() > TOUCHED_MAX {
-                return Err(MoveError::Bound(format!(
-                    "more than {TOUCHED_MAX} keys changed since they were compared; move at a calmer time, or freeze the shop"
-                )));
             }
         }
         Ok(())
@@ -202,10 +197,7 @@ impl Hand {
     async fn note(&mut self, upto: &GtidSet) -> Result<(), MoveError> {
         let text = upto.to_string();
         self.target.awake().await?;
-        self.target
-            .begin_owned_at(&self.job, PART, text.as_bytes())
-            .await?;
-        self.target.commit().await?;
+        tries::note(&mut self.target, &self.job, PART, text.as_bytes()).await?;
         self.noted = Instant::now();
         self.noted_set.clone_from(upto);
         Ok(())
@@ -231,22 +223,42 @@ impl Hand {
         loop {
             let found = self.reader.read(&mut wishes).await?;
             self.target.awake().await?;
-            if wishes.is_empty() {
-                self.target
-                    .begin_owned_at(&self.job, PART, upto.as_bytes())
-                    .await?;
-                self.put(found).await?;
-                return self.target.commit().await;
+            let last = wishes.is_empty().then_some(upto.as_bytes());
+            self.transaction(&found, last).await?;
+            if last.is_some() {
+                return Ok(());
             }
-            self.target.begin_owned(&self.job, PART).await?;
-            self.put(found).await?;
-            self.target.commit().await?;
         }
     }
 
-    async fn put(&mut self, found: Vec<Found>) -> Result<(), MoveError> {
+    /// Writes rows, and with the last ones how far that is; again after a deadlock.
+    async fn transaction(&mut self, found: &[Found], upto: Option<&[u8]>) -> Result<(), MoveError> {
+        let mut tries = Tries::default();
+        loop {
+            match self.try_transaction(found, upto).await {
+                Ok(()) => return Ok(()),
+                Err(error) => tries.undo(&mut self.target, error).await?,
+            }
+        }
+    }
+
+    async fn try_transaction(
+        &mut self,
+        found: &[Found],
+        upto: Option<&[u8]>,
+    ) -> Result<(), MoveError> {
+        let (job, target) = (&self.job, &mut self.target);
+        match upto {
+            Some(upto) => target.begin_owned_at(job, PART, upto).await?,
+            None => target.begin_owned(job, PART).await?,
+        }
+        self.put(found).await?;
+        self.target.commit().await
+    }
+
+    async fn put(&mut self, found: &[Found]) -> Result<(), MoveError> {
         for Found { table, keys, rows } in found {
-            let Some(table) = self.tables.get(table) else {
+            let Some(table) = self.tables.get(*table) else {
                 continue;
             };
             // As many rows as keys: each key has its row. Otherwise which are gone is a question of the server's
@@ -255,11 +267,11 @@ impl Hand {
                 let sql = format!(
                     "delete from {} where {}",
                     table.quoted,
-                    table.keys_in(self.job.shop, &keys)
+                    table.keys_in(self.job.shop, keys)
                 );
                 self.target.exec("delete rows", &sql).await?;
             }
-            table::load(&mut self.target, table, &rows).await?;
+            table::load(&mut self.target, table, rows).await?;
         }
         Ok(())
     }

@@ -4,6 +4,10 @@
 //! applier numbers its transactions here and notes their keys, and whoever compares looks whether a key's number is
 //! still the one from before the rows were read. What is in here when the fence closes is compared inside it, so that
 //! every key is compared after its last change.
+//!
+//! There is one rule for how much it holds, before all is compared, meanwhile and afterwards: where more keys wait to be
+//! compared than that, it forgets them all, and what was compared counts for nothing any more. A comparison begins with the first
+//! row then, so no key that was touched is left out.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,15 +15,16 @@ use parking_lot::Mutex;
 
 use crate::mover::table::Key;
 
-/// Keys that changed since they were compared, at most: some tens of megabytes.
-pub(super) const TOUCHED_MAX: usize = 300_000;
-
 /// A key of a table, by the table's place in the list.
 pub(crate) type Place = (usize, Key);
 
 /// Shared by the applier, who notes, and the comparison, who strikes out.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger(Mutex<Notes>);
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// Keys that wait to be compared, at most.
+    max: usize,
+    notes: Mutex<Notes>,
+}
 
 #[derive(Debug, Default)]
 struct Notes {
@@ -35,15 +40,34 @@ struct Notes {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// Nothing is noted before a comparison begins with the first row: that one sees all of them.
+    /// Nothing is noted before a comparison begins with the first row: that one sees all of them. None has begun, or what was
+    /// noted was too much.
     #[default]
     Off,
-    /// The comparison of an earlier run is to be gone on with: what changed since is noted, unless that is too much.
+    /// The comparison of an earlier run is to be gone on with: what changed since is noted.
     GoingOn,
     /// All rows are being compared.
     Comparing,
     /// All rows were compared.
     Complete,
+}
+
+impl Notes {
+    /// Keys are never forgotten but with all that was compared.
+    fn forget_above(&mut self, max: usize) {
+        if self.keys.len() > max {
+            self.stage = Stage::Off;
+            (self.keys, self.repairs) = (HashMap::new(), Vec::new());
+        }
+    }
+
+    /// Whether what is in here says all that is left to compare of some rows.
+    const fn counts(&self) -> bool {
+        match self.stage {
+            Stage::Off | Stage::GoingOn => false,
+            Stage::Comparing | Stage::Complete => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,14 +100,22 @@ pub(crate) struct Judged {
 }
 
 impl Ledger {
+    /// Before any comparison. So many keys may wait to be compared.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            notes: Mutex::default(),
+        }
+    }
+
     /// The comparison of an earlier run is to be gone on with; what is applied from now on has changed since.
     pub(crate) fn go_on(&self) {
-        self.0.lock().stage = Stage::GoingOn;
+        self.notes.lock().stage = Stage::GoingOn;
     }
 
     /// It is gone on with now. Not, where more changed since than is noted.
     pub(crate) fn goes_on(&self) -> bool {
-        let mut notes = self.0.lock();
+        let mut notes = self.notes.lock();
         let goes_on = notes.stage == Stage::GoingOn;
         if goes_on {
             notes.stage = Stage::Comparing;
@@ -93,25 +125,35 @@ impl Ledger {
 
     /// A comparison of everything begins: what changes from now on is noted.
     pub(crate) fn begin(&self) {
-        let mut notes = self.0.lock();
+        let mut notes = self.notes.lock();
         notes.stage = Stage::Comparing;
         notes.keys.clear();
         notes.repairs.clear();
     }
 
-    /// Everything was compared.
-    pub(crate) fn complete(&self) {
-        self.0.lock().stage = Stage::Complete;
+    /// Everything was compared. Not, where it has forgotten meanwhile what changed.
+    pub(crate) fn complete(&self) -> bool {
+        let mut notes = self.notes.lock();
+        let complete = notes.counts();
+        if complete {
+            notes.stage = Stage::Complete;
+        }
+        complete
+    }
+
+    /// Whether nothing is noted: no comparison has begun, or it has to begin with the first row.
+    pub(crate) fn is_off(&self) -> bool {
+        self.notes.lock().stage == Stage::Off
     }
 
     /// Whether everything was compared: what is in here is all that is left.
     pub(crate) fn is_complete(&self) -> bool {
-        self.0.lock().stage == Stage::Complete
+        self.notes.lock().stage == Stage::Complete
     }
 
     /// A transaction of the applier is committed. To be called before its GTID set is told to anyone.
     pub(crate) fn applied(&self, keys: impl IntoIterator<Item = Place>) {
-        let mut notes = self.0.lock();
+        let mut notes = self.notes.lock();
         notes.number += 1;
         if notes.stage == Stage::Off {
             return;
@@ -132,46 +174,45 @@ impl Ledger {
                     repair: Repair::None,
                 });
         }
-        if notes.stage == Stage::GoingOn && notes.keys.len() > TOUCHED_MAX {
-            // After a pause of days: to compare all rows is less work, and takes no memory.
-            notes.stage = Stage::Off;
-            notes.keys = HashMap::new();
-            notes.repairs = Vec::new();
-        }
+        notes.forget_above(self.max);
     }
 
     /// Keys that looked different in a chunk: they are compared again by themselves.
     pub(crate) fn suspect(&self, keys: impl IntoIterator<Item = Place>) {
-        let mut notes = self.0.lock();
+        let mut notes = self.notes.lock();
+        if notes.stage == Stage::Off {
+            return;
+        }
         for key in keys {
             notes.keys.entry(key).or_insert(Note {
                 number: 0,
                 repair: Repair::None,
             });
         }
+        notes.forget_above(self.max);
     }
 
     /// How many keys are to be compared.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().keys.len()
+        self.notes.lock().keys.len()
     }
 
     /// The number of the applier's last transaction.
     pub(crate) fn last_number(&self) -> u64 {
-        self.0.lock().number
+        self.notes.lock().number
     }
 
     /// Whether every key that was written up to that transaction has been the same since, or was written again, and none
-    /// looks different.
+    /// looks different. Never where that is not known any more.
     pub(crate) fn is_past(&self, number: u64) -> bool {
-        let notes = self.0.lock();
+        let notes = self.notes.lock();
         let past = |note: &Note| note.number > number && note.repair == Repair::None;
-        notes.keys.values().all(past)
+        notes.counts() && notes.keys.values().all(past)
     }
 
     /// How many of them looked different and have not been equal since.
     pub(crate) fn unsettled(&self) -> usize {
-        let notes = self.0.lock();
+        let notes = self.notes.lock();
         let open = |note: &&Note| note.number == 0 || note.repair != Repair::None;
         notes.keys.values().filter(open).count()
     }
@@ -179,7 +220,7 @@ impl Ledger {
     /// Up to `max` keys to compare, with their numbers as of now: to be called before any row is read. Those that have
     /// not changed for longest come first, since they have the best chance of being equal.
     pub(crate) fn round(&self, max: usize) -> Vec<(Place, u64)> {
-        let notes = self.0.lock();
+        let notes = self.notes.lock();
         let mut numbers: Vec<u64> = notes.keys.values().map(|note| note.number).collect();
         let youngest = if numbers.len() > max {
             *numbers.select_nth_unstable(max).1
@@ -200,7 +241,7 @@ impl Ledger {
 
     /// Judges a round: to be called when every transaction that could be seen in it is applied.
     pub(crate) fn judge(&self, round: Vec<(Place, u64)>, different: &HashSet<Place>) -> Judged {
-        let mut notes = self.0.lock();
+        let mut notes = self.notes.lock();
         let mut judged = Judged::default();
         for (key, number) in round {
             let Some(note) = notes.keys.get_mut(&key) else {
@@ -226,118 +267,19 @@ impl Ledger {
 
     /// What the applier shall apply anew.
     pub(crate) fn take_repairs(&self) -> Vec<Place> {
-        std::mem::take(&mut self.0.lock().repairs)
+        std::mem::take(&mut self.notes.lock().repairs)
     }
 
     /// Whether there is any.
     pub(crate) fn has_repairs(&self) -> bool {
-        !self.0.lock().repairs.is_empty()
+        !self.notes.lock().repairs.is_empty()
     }
 
     /// Keys of true differences so far.
     pub(crate) fn repaired(&self) -> u64 {
-        self.0.lock().repaired
+        self.notes.lock().repaired
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mover::table::KeyPart;
-
-    fn key(id: u64) -> Place {
-        (0, Key(vec![KeyPart::Unsigned(id)].into()))
-    }
-
-    fn differ(ids: &[u64]) -> HashSet<Place> {
-        ids.iter().map(|id| key(*id)).collect()
-    }
-
-    #[test]
-    fn nothing_is_noted_before_a_comparison_begins() {
-        let ledger = Ledger::default();
-        ledger.applied([key(1)]);
-        assert_eq!(ledger.len(), 0);
-        ledger.begin();
-        ledger.applied([key(2)]);
-        assert_eq!(ledger.len(), 1);
-    }
-
-    #[test]
-    fn what_is_equal_and_was_not_written_meanwhile_is_struck_out() {
-        let ledger = Ledger::default();
-        ledger.begin();
-        ledger.applied([key(1), key(2)]);
-        let round = ledger.round(10);
-        ledger.applied([key(2)]);
-        let judged = ledger.judge(round, &differ(&[]));
-        assert_eq!((judged.equal, judged.later), (1, 1));
-        assert_eq!(ledger.len(), 1);
-    }
-
-    #[test]
-    fn a_difference_is_put_in_order_once_and_is_lost_the_second_time() {
-        let ledger = Ledger::default();
-        ledger.begin();
-        ledger.suspect([key(7)]);
-        let judged = ledger.judge(ledger.round(10), &differ(&[7]));
-        assert_eq!(judged.repair, [key(7)]);
-        assert_eq!(ledger.take_repairs(), [key(7)]);
-        // The applier has not got to it: not lost.
-        let judged = ledger.judge(ledger.round(10), &differ(&[7]));
-        assert_eq!((judged.later, judged.lost.len()), (1, 0));
-        ledger.applied([key(7)]);
-        let judged = ledger.judge(ledger.round(10), &differ(&[7]));
-        assert_eq!(judged.lost, [key(7)]);
-        assert_eq!(ledger.repaired(), 1);
-    }
-
-    #[test]
-    fn a_comparison_is_not_gone_on_with_where_too_much_changed_since() {
-        let ledger = Ledger::default();
-        ledger.go_on();
-        ledger.applied([key(1)]);
-        assert_eq!(ledger.len(), 1);
-        assert!(ledger.goes_on() && !ledger.goes_on());
-        let ledger = Ledger::default();
-        ledger.go_on();
-        ledger.applied((0..=TOUCHED_MAX as u64).map(key));
-        assert_eq!(ledger.len(), 0);
-        ledger.applied([key(1)]);
-        assert!(ledger.len() == 0 && !ledger.goes_on());
-    }
-
-    #[test]
-    fn what_was_written_before_is_past_once_it_was_the_same_or_written_again() {
-        let ledger = Ledger::default();
-        ledger.begin();
-        ledger.applied([key(1), key(2)]);
-        let then = ledger.last_number();
-        assert!(ledger.is_past(0) && !ledger.is_past(then));
-        ledger.judge(ledger.round(10), &differ(&[]));
-        assert!(ledger.is_past(then));
-        ledger.applied([key(1)]);
-        let then = ledger.last_number();
-        ledger.applied([key(1)]);
-        assert!(ledger.is_past(then), "it is written again");
-        ledger.suspect([key(7)]);
-        assert!(!ledger.is_past(0), "a difference is never past");
-        ledger.judge(ledger.round(10), &differ(&[7]));
-        ledger.applied(ledger.take_repairs());
-        assert!(!ledger.is_past(0), "nor one that was put in order");
-        ledger.judge(ledger.round(10), &differ(&[]));
-        assert!(ledger.is_past(ledger.last_number()));
-    }
-
-    #[test]
-    fn a_difference_with_a_change_on_its_way_is_none() {
-        let ledger = Ledger::default();
-        ledger.begin();
-        ledger.suspect([key(7)]);
-        let round = ledger.round(10);
-        ledger.applied([key(7)]);
-        let judged = ledger.judge(round, &differ(&[7]));
-        assert_eq!(judged.later, 1);
-        assert!(judged.repair.is_empty() && judged.lost.is_empty());
-    }
-}
+mod tests;

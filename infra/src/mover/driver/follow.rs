@@ -34,7 +34,8 @@ pub(super) struct Hands {
     pub(super) tables: Tables,
     /// What its parts were begun with.
     pub(super) job: Job,
-    /// What the comparison of all rows found. From then on the applier knows each key that changed since it was compared.
+    /// What the last comparison of all rows found. From then on the applier knows each key that changed since it was compared,
+    /// unless that are too many.
     pub(super) verified: Option<Verified>,
     /// Collects changed keys; the applier's, once that is there.
     feed: Option<Feed>,
@@ -94,7 +95,8 @@ impl Driver {
         self.hand_over(fences).await
     }
 
-    /// Compares all rows, unless these hands have done so: then each key that changed since is compared by itself.
+    /// Compares all rows, unless these hands have done so: then each key that changed since is compared by itself, as long as
+    /// the applier knows them all.
     async fn compare(&mut self) -> Result<(), MoveError> {
         let Some(Hands {
             applier: Some(applier),
@@ -105,7 +107,7 @@ impl Driver {
         else {
             return Err(MoveError::Stopped);
         };
-        if verified.is_none() {
+        if verified.is_none() || !applier.is_compared() {
             let comparing = step!(Step::Compare => applier.compare_all().await);
             let comparing = Box::pin(async {
                 tokio::select! {
@@ -127,10 +129,18 @@ impl Driver {
         Ok(())
     }
 
-    /// Applies changed keys until few are left.
+    /// Applies changed keys until few are left. All rows are compared again, where so many changed at once that it is not known
+    /// any more which.
     pub(super) async fn converge(&mut self) -> Result<(), MoveError> {
-        let converging = Box::pin(converge(&mut self.hands));
-        telling(&self.mover.catalog, &mut self.row, &self.job, converging).await
+        loop {
+            let converging = Box::pin(converge(&mut self.hands));
+            telling(&self.mover.catalog, &mut self.row, &self.job, converging).await?;
+            let compared = |hands: &Hands| hands.applier.as_ref().is_some_and(Applier::is_compared);
+            if self.hands.as_ref().is_some_and(compared) {
+                return Ok(());
+            }
+            self.compare().await?;
+        }
     }
 
     /// Everything that a run needs before it touches a row: the owner number in both homes, the target's home

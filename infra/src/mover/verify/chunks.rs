@@ -8,6 +8,7 @@
 //! chunk is asked for again with fewer rows.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mysql_async::Row;
@@ -50,7 +51,7 @@ struct Next {
 
 /// How far the chunks are.
 #[derive(Debug)]
-struct Front {
+pub(super) struct Front {
     /// Where each chunk begins that is on its way.
     open: BTreeMap<u64, Position>,
     /// Where the next one begins.
@@ -60,7 +61,7 @@ struct Front {
 }
 
 impl Front {
-    fn new(from: Position) -> Self {
+    pub(super) fn new(from: Position) -> Self {
         Self {
             open: BTreeMap::new(),
             rows: from.rows,
@@ -68,18 +69,18 @@ impl Front {
         }
     }
 
-    fn begun(&mut self, number: u64, begins: Position, next: Position) {
+    pub(super) fn begun(&mut self, number: u64, begins: Position, next: Position) {
         self.open.insert(number, begins);
         self.next = next;
     }
 
-    fn done(&mut self, number: u64, rows: u64) {
+    pub(super) fn done(&mut self, number: u64, rows: u64) {
         self.open.remove(&number);
         self.rows += rows;
     }
 
     /// Where the first chunk begins that is not done.
-    fn position(&self) -> Position {
+    pub(super) fn position(&self) -> Position {
         let oldest = self.open.first_key_value();
         oldest.map_or(&self.next, |(_, begins)| begins).clone()
     }
@@ -100,7 +101,8 @@ impl<'a> Plan<'a> {
     pub(super) fn new(comparison: &'a Comparison<'a>, from: Position) -> Self {
         let table = comparison.tables.get(from.table);
         let rows = table.map_or(1, |t| first_rows(comparison, t));
-        Progress::add(&comparison.job.progress.rows_compared, from.rows);
+        let compared = &comparison.job.progress.rows_compared;
+        compared.store(from.rows, Ordering::Relaxed);
         Self {
             comparison,
             front: Mutex::new(Front::new(from.clone())),

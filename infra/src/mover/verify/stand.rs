@@ -20,6 +20,7 @@ use crate::mover::job::Job;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::{Key, Table};
+use crate::mover::tries;
 
 /// Whose mark it is.
 const PART: &str = "compare";
@@ -181,8 +182,7 @@ impl Noter {
         let (job, target) = (comparison.job, &mut pair.target);
         step!(Step::NoteCompared => {
             target.awake().await?;
-            target.begin_owned_at(job, PART, &bytes).await?;
-            target.commit().await
+            tries::note(target, job, PART, &bytes).await
         })
         .await?;
         Ok(true)
@@ -240,5 +240,7 @@ impl Compared {
     }
 }
 
+#[cfg(test)]
+mod lots;
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,7 @@ fn what_was_noted_is_read_as_long_as_it_is_true() {
 /// What was written by a moment is compared before the set may grow to that moment.
 #[test]
 fn a_note_waits_for_what_was_written_before_the_last_one() {
-    let ledger = Ledger::default();
+    let ledger = Ledger::new(10);
     let (applied, watched) = watch::channel(upto(1));
     ledger.begin();
     let mut noter = Noter::new(&Stand::beginning(upto(1)), Duration::ZERO);
