@@ -27,8 +27,10 @@ use crate::park::{Parking, Reason};
 use crate::reply::{self, Drain, Reply};
 use crate::retry::{Next, Sent, Why, after_fence};
 use crate::routes::Routes;
-use crate::upstream::Health;
+use crate::upstream::{Health, Process};
 
+// Asking before a large body is sent.
+mod ask;
 // Taking a request in: whose it is, and whether there is room.
 mod admit;
 // Waiting until the shop's pod takes requests.
@@ -106,30 +108,11 @@ impl ProxyHttp for Edge {
         session: &mut Session,
         context: &mut Context,
     ) -> Result<Box<HttpPeer>> {
-        match std::mem::replace(&mut context.again, Again::No) {
-            Again::No | Again::Send => {}
-            Again::Refresh => match self.reroute(context).await {
-                Ok(()) => {}
-                Err(Stuck::Later(_)) if context.place.is_some() => {
-                    context.parks += 1;
-                    self.park(session, context, Some(Reason::Fenced)).await?;
-                }
-                Err(Stuck::Later(why)) => return Err(refused(context, self.give_up(why))),
-                Err(Stuck::Reply(reply)) => return Err(refused(context, reply)),
-            },
-            Again::Park(reason) => self.park(session, context, reason).await?,
-        }
-        if context.process.is_none() {
-            let route = context.route.as_ref();
-            context.process = route.and_then(|route| route.pod.pick(&context.tried));
-        }
-        if context.process.is_none() && context.place.is_some() {
-            // It waits on, for the pod or for another one.
-            self.park(session, context, Some(Reason::Unready)).await?;
-        }
-        match &context.process {
-            Some(process) => Ok(Box::new(process.peer.clone())),
-            None => Err(refused(context, admit::UNREACHABLE)),
+        loop {
+            let process = self.choose(session, context).await?;
+            if self.ask_first(session, context, &process).await? {
+                return Ok(Box::new(process.peer.clone()));
+            }
         }
     }
 
@@ -239,6 +222,35 @@ impl ProxyHttp for Edge {
 }
 
 impl Edge {
+    /// The process that is asked next; a request that cannot go waits for it here.
+    async fn choose(&self, session: &mut Session, context: &mut Context) -> Result<Arc<Process>> {
+        match std::mem::replace(&mut context.again, Again::No) {
+            Again::No | Again::Send => {}
+            Again::Refresh => match self.reroute(context).await {
+                Ok(()) => {}
+                Err(Stuck::Later(_)) if context.place.is_some() => {
+                    context.parks += 1;
+                    self.park(session, context, Some(Reason::Fenced)).await?;
+                }
+                Err(Stuck::Later(why)) => return Err(refused(context, self.give_up(why))),
+                Err(Stuck::Reply(reply)) => return Err(refused(context, reply)),
+            },
+            Again::Park(reason) => self.park(session, context, reason).await?,
+        }
+        if context.process.is_none() {
+            let route = context.route.as_ref();
+            context.process = route.and_then(|route| route.pod.pick(&context.tried));
+        }
+        if context.process.is_none() && context.place.is_some() {
+            // It waits on, for the pod or for another one.
+            self.park(session, context, Some(Reason::Unready)).await?;
+        }
+        match &context.process {
+            Some(process) => Ok(Arc::clone(process)),
+            None => Err(refused(context, admit::UNREACHABLE)),
+        }
+    }
+
     async fn reply(
         &self,
         session: &mut Session,

@@ -45,7 +45,8 @@ pub(crate) enum Body {
     Here,
     /// On its way here. One that asked without it would keep the others waiting for its client.
     Comes,
-    /// With the client, to be read when it is sent.
+    /// With the client, to be read when it is sent, once: until then the edge asks for it by a request without a body
+    /// (`proxy/ask.rs`).
     There,
 }
 

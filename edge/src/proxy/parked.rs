@@ -143,12 +143,12 @@ impl Edge {
         }
         let guest = Guest {
             write: may_write(session),
-            body: if session.is_body_done() {
-                Body::Here
-            } else if reads_body(session) {
-                Body::Comes
-            } else {
+            body: if is_unkept(session) {
                 Body::There
+            } else if session.is_body_done() {
+                Body::Here
+            } else {
+                Body::Comes
             },
             bytes: kept_bytes(session),
         };
@@ -242,7 +242,7 @@ impl Edge {
 }
 
 /// Whether a request may change something, as far as its method says (RFC 9110 section 9.2.1).
-fn may_write(session: &Session) -> bool {
+pub(super) fn may_write(session: &Session) -> bool {
     let method = &session.req_header().method;
     ![Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
 }
@@ -258,6 +258,11 @@ fn length(session: &Session) -> Option<usize> {
 fn reads_body(session: &mut Session) -> bool {
     let waits = session.req_header().headers.contains_key(header::EXPECT);
     !waits && !session.is_body_done() && length(session).is_some_and(|length| length <= BODY_MAX)
+}
+
+/// Whether there is a body that stays with its client until it is sent, once.
+pub(super) fn is_unkept(session: &mut Session) -> bool {
+    !session.is_body_done() && !reads_body(session)
 }
 
 /// What of the body is kept, or will be.

@@ -146,6 +146,13 @@ impl Db {
         }
     }
 
+    /// Whether the home lets a write of this actor in just now. Nothing is written.
+    pub(crate) async fn lets_in(&self, actor: &Actor) -> Result<(), Error> {
+        let guard = self.open(actor).await?;
+        guard.rollback().await;
+        Ok(())
+    }
+
     /// Acquires, begins, and asks the home.
     async fn open(&self, actor: &Actor) -> Result<Guard, Error> {
         let mut stale = 0;

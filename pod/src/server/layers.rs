@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use http::{HeaderMap, Request, StatusCode};
 use shared::error::{Kind, Problem};
 use shared::telemetry::{TRACEPARENT, TraceParent};
-use shared::wire::Route;
+use shared::wire::{LETS_IN, Route};
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
@@ -82,8 +82,17 @@ impl Layers {
         if let Some(parent) = trace_parent(request.headers()) {
             parent.adopt(&span);
         }
-        request.extensions_mut().insert(Actor::request(route));
-        let response = self.run(request).instrument(span.clone()).await;
+        let actor = Actor::request(route);
+        request.extensions_mut().insert(actor);
+        let asks = request.uri().path() == LETS_IN;
+        let response = async {
+            if asks {
+                self.lets_in(&actor).await
+            } else {
+                self.run(request).await
+            }
+        };
+        let response = response.instrument(span.clone()).await;
         let response = name_request(response, &route);
         let took = started.elapsed();
         let label = response
@@ -110,6 +119,14 @@ impl Layers {
             tracing::warn!(reason = %refused, "a request without a valid signature: it has gone around the edge");
             Error::because(Kind::Forbidden, "Requests reach a pod through an edge only.").into_response()
         })
+    }
+
+    /// For an edge that has a large body to send.
+    async fn lets_in(&self, actor: &Actor) -> Response {
+        match self.app.db().lets_in(actor).await {
+            Ok(()) => StatusCode::NO_CONTENT.into_response(),
+            Err(error) => error.into_response(),
+        }
     }
 
     async fn run(&self, request: Request<Body>) -> Response {

@@ -299,7 +299,11 @@ fn one_whose_body_is_with_its_client_asks_last_and_one_whose_body_comes_does_not
     assert!(slower.goes() && !slow.goes());
     scene.leave(slower);
     scene.after(100);
-    assert!(slow.goes(), "with nobody else it does");
+    assert!(slow.goes(), "with nobody else it does, without its body");
+    // Each time: nothing of it is lost.
+    scene.back(slow).unwrap();
+    scene.after(100);
+    assert!(slow.goes());
     scene.leave(slow);
     let due = scene.after(100).unwrap();
     assert!(

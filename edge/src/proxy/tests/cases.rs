@@ -110,14 +110,36 @@ async fn a_request_is_forwarded_four_times_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_too_large_to_keep_is_not_sent_again() {
-    let from = FakePod::start([Deed::Fence("moved; pod=2; epoch=2".into())]).await;
+async fn a_body_too_large_to_keep_is_sent_once_to_whom_lets_it_in() {
+    let moved = || Deed::Fence("moved; pod=2; epoch=2".into());
+    let from = FakePod::start([moved()]).await;
     let to = FakePod::start([Deed::Answer("here")]).await;
     let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]);
     let answer = rig.post(200_000).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    for (pod, number, epoch) in [(&from, 1, 1), (&to, 2, 2)] {
+        let asked = pod.seen()[0].clone();
+        assert_eq!((asked.target.as_str(), asked.body), (wire::LETS_IN, 0));
+        assert!(rig.is_signed(&asked, number, epoch));
+    }
+    let bodies = |pod: &FakePod| pod.seen().iter().map(|it| it.body).collect::<Vec<_>>();
+    assert_eq!(bodies(&from), [0]);
+    assert_eq!(bodies(&to), [0, 200_000]);
+    // It moved between the question and the body.
+    from.script([Deed::Answer(""), moved()]);
+    rig.places(1, 3);
+    let answer = rig.post(200_000).await;
     assert_eq!(status(&answer), "503", "{answer}");
     assert!(answer.contains("send it again"), "{answer}");
-    assert!(to.seen().is_empty());
+    assert_eq!(bodies(&to).len(), 2);
+}
+
+/// A pod that is busy, silent or does not know the question says nothing: the request goes there as any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_cannot_be_asked_is_sent_the_body() {
+    let pod = FakePod::start([Deed::Close, Deed::Answer("done")]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
+    assert_eq!(status(&rig.post(200_000).await), "200");
 }
 
 #[tokio::test(flavor = "multi_thread")]

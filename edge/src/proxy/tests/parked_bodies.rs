@@ -130,6 +130,31 @@ async fn a_large_body_that_was_not_sent_yet_is_sent_later() {
     parked(&rig, 0).await;
 }
 
+/// Alone at a fence it asks for itself, again and again, without its body; that is sent once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_body_alone_at_a_fence_waits_and_is_sent_once() {
+    let pod = FakePod::start([fenced()]).await;
+    let rig = Rig::start(&[(1, &[pod.address])]);
+    let opens = async {
+        parked(&rig, 1).await;
+        nap(300).await;
+        assert!(pod.seen().len() > 2, "{}", pod.seen().len());
+        pod.does(Deed::Answer("done"));
+    };
+    let (answer, ()) = tokio::join!(rig.post(200_000), opens);
+    assert_eq!(status(&answer), "200", "{answer}");
+    let seen = pod.seen();
+    let (last, asked) = seen.split_last().unwrap();
+    assert_eq!((last.target.as_str(), last.body), ("/buy", 200_000));
+    for question in asked {
+        assert_eq!(
+            (question.target.as_str(), question.body),
+            (wire::LETS_IN, 0)
+        );
+    }
+    parked(&rig, 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_drips_ends_with_the_window_and_asks_for_nobody() {
     let pod = FakePod::start([fenced()]).await;
@@ -242,7 +267,8 @@ async fn who_waits_to_be_told_to_send_is_told_when_a_pod_wants_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_after_continue_is_parked_and_answered() {
     for opens in [true, false] {
-        let pod = FakePod::start([Deed::ContinueFence]).await;
+        // It is let in when it is asked for, and refused when it comes.
+        let pod = FakePod::start([Deed::Answer(""), Deed::ContinueFence]).await;
         let rig = Rig::start(&[(1, &[pod.address])]);
         let fields = "content-length: 10\r\nexpect: 100-continue\r\nconnection: close\r\n";
         let mut client = Client::to(&rig, head("POST", fields).as_bytes()).await;
