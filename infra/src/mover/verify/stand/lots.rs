@@ -1,5 +1,6 @@
 //! What is noted of a comparison, with everything drawn by lot: changes at the source, the applier's batches, chunks and rounds
-//! in any order, notes, and crashes after which another run goes on. Some writes of the applier are wrong, each key's once.
+//! in any order, notes, and crashes after which another run goes on. Some writes of the applier are wrong: each key's once, and in
+//! some worlds twice, after which the move may fail.
 //!
 //! After each step the last note must be true: every row before its place is equal, or its key changed after its set. At the
 //! end both sides are the same, or what differs is among the keys that are compared inside the fence.
@@ -19,7 +20,7 @@ mod run;
 
 use run::Run;
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 200;
 /// Few, so that they meet; with room for more than the smallest ledger holds.
 const KEYS: u64 = 16;
 /// Steps with changes and crashes, at most, and those after them in which the move must end.
@@ -75,8 +76,11 @@ struct World {
     mark: u64,
     /// The note at the target.
     noted: Option<(u64, Stand)>,
-    /// Keys that were written wrongly once.
-    spoiled: BTreeSet<u64>,
+    /// How often keys were written wrongly, and how often that may be.
+    spoiled: BTreeMap<u64, u8>,
+    spoiled_max: u8,
+    /// A difference came back.
+    failed: bool,
     run: Run,
     /// How often comparisons were gone on with, and forgotten.
     seen: [u64; 2],
@@ -89,9 +93,13 @@ impl World {
             .filter(|_| lot.random_ratio(3, 4))
             .map(|id| (id, 0))
             .collect();
-        let spoiled: BTreeSet<u64> = (0..KEYS).filter(|_| lot.random_ratio(1, 16)).collect();
+        let spoiled: BTreeMap<u64, u8> = (0..KEYS)
+            .filter(|_| lot.random_ratio(1, 16))
+            .map(|id| (id, 1))
+            .collect();
+        let spoiled_max = if lot.random_ratio(1, 4) { 2 } else { 1 };
         let mut target = source.clone();
-        for id in &spoiled {
+        for id in spoiled.keys() {
             if target.remove(id).is_none() {
                 target.insert(*id, u64::MAX);
             }
@@ -106,6 +114,8 @@ impl World {
             mark: 0,
             noted: None,
             spoiled,
+            spoiled_max,
+            failed: false,
             run,
             seen: [0; 2],
         }
@@ -120,18 +130,19 @@ impl World {
     }
 
     fn play(&mut self) -> Result<(), String> {
-        for _ in 0..self.lot.random_range(0..WILD) {
+        let wild = self.lot.random_range(0..WILD);
+        for step in 0..wild + CALM {
             match self.lot.random_range(0..200) {
-                0 => self.crash(),
-                1..8 => self.change(),
+                0 if step < wild => self.crash(),
+                1..8 if step < wild => self.change(),
                 _ => self.step()?,
             }
             self.check_note()?;
-        }
-        for _ in 0..CALM {
-            self.step()?;
-            self.check_note()?;
-            if self.run.ledger.is_complete() && self.is_followed() {
+            let over = step >= wild && self.run.ledger.is_complete() && self.is_followed();
+            if self.failed {
+                return Ok(());
+            }
+            if over {
                 return self.check_end();
             }
         }
