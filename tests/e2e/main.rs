@@ -31,6 +31,7 @@ mod move_refusals;
 mod move_resumed;
 mod move_secrets;
 mod move_source_gone;
+mod move_strays;
 mod move_under_load;
 mod move_verify;
 mod move_zombie;
@@ -85,6 +86,7 @@ fn main() -> Result<ExitCode> {
         move_lease::list(),
         move_faults::list(),
         move_source_gone::list(),
+        move_strays::list(),
         move_secrets::list(),
         move_again::list(),
         move_verify::list(),
