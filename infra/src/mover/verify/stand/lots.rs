@@ -21,8 +21,10 @@ mod run;
 use run::Run;
 
 const SEEDS: u64 = 200;
-/// Few, so that they meet; with room for more than the smallest ledger holds.
+/// Few, so that they meet.
 const KEYS: u64 = 16;
+/// The largest ledger: it may hold nearly all of them.
+const TOUCHED_MAX: usize = 15;
 /// Steps with changes and crashes, at most, and those after them in which the move must end.
 const WILD: u32 = 2_000;
 const CALM: u32 = 20_000;
@@ -47,7 +49,7 @@ enum Mistake {
     FeedTooLate,
 }
 
-fn set(upto: u64) -> GtidSet {
+fn set(upto: usize) -> GtidSet {
     match upto {
         0 => GtidSet::default(),
         _ => GtidSet::parse(&format!("01010101-0101-0101-0101-010101010101:1-{upto}")).unwrap(),
@@ -73,9 +75,9 @@ struct World {
     log: Vec<Vec<u64>>,
     target: Rows,
     /// What the target's mark says of the applier.
-    mark: u64,
+    mark: usize,
     /// The note at the target.
-    noted: Option<(u64, Stand)>,
+    noted: Option<(usize, Stand)>,
     /// How often keys were written wrongly, and how often that may be.
     spoiled: BTreeMap<u64, u8>,
     spoiled_max: u8,
@@ -121,8 +123,8 @@ impl World {
         }
     }
 
-    fn executed(&self) -> u64 {
-        self.log.len() as u64
+    fn executed(&self) -> usize {
+        self.log.len()
     }
 
     fn chance(&mut self, of: u32) -> bool {
@@ -163,7 +165,7 @@ impl World {
     }
 
     fn change(&mut self) {
-        let version = self.executed() + 1;
+        let version = self.executed() as u64 + 1;
         let keys: Vec<u64> = (0..self.lot.random_range(1..4))
             .map(|_| self.lot.random_range(0..KEYS))
             .collect();
@@ -194,7 +196,7 @@ impl World {
         let at = &stand.place;
         for id in unlike(&self.source, &self.target) {
             let before = at.table > 0 || at.after.as_ref().is_some_and(|key| id <= self::id(key));
-            let later = self.log.iter().skip(*since as usize);
+            let later = self.log.iter().skip(*since);
             if before && !later.flatten().any(|changed| *changed == id) {
                 return Err(format!(
                     "{id} differs before {at:?}, unchanged since {since}"

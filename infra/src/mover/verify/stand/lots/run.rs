@@ -6,10 +6,10 @@ use super::*;
 #[derive(Default)]
 struct Keys {
     fresh: BTreeSet<u64>,
-    seen: u64,
+    seen: usize,
     current: BTreeSet<u64>,
-    current_seen: u64,
-    handed: u64,
+    current_seen: usize,
+    handed: usize,
 }
 
 impl Keys {
@@ -30,7 +30,7 @@ impl Keys {
 /// A batch of the applier, with the rows as it read them.
 struct Batch {
     rows: Vec<(u64, Option<u64>)>,
-    upto: u64,
+    upto: usize,
     written: bool,
     noted: bool,
 }
@@ -73,14 +73,14 @@ struct Round {
     keys: Vec<(Place, u64)>,
     source: Option<Rows>,
     target: Option<Rows>,
-    seen: Option<u64>,
+    seen: Option<usize>,
 }
 
 /// What ends with a crash.
 pub(super) struct Run {
     pub(super) ledger: Ledger,
     applied: watch::Sender<GtidSet>,
-    upto: u64,
+    upto: usize,
     feed: Keys,
     batch: Option<Batch>,
     stand: Option<Stand>,
@@ -89,8 +89,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(lot: &mut StdRng, from: u64, stand: Option<Stand>) -> Self {
-        let ledger = Ledger::new(lot.random_range(FEW..KEYS as usize));
+    pub(super) fn new(lot: &mut StdRng, from: usize, stand: Option<Stand>) -> Self {
+        let ledger = Ledger::new(lot.random_range(FEW..=TOUCHED_MAX));
         if stand.is_some() {
             ledger.go_on();
         }
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    fn tell(&mut self, upto: u64) {
+    fn tell(&mut self, upto: usize) {
         self.upto = upto;
         self.applied.send_replace(set(upto));
     }
@@ -121,7 +121,7 @@ impl World {
     pub(super) fn read(&mut self) {
         let feed = &mut self.run.feed;
         let more = self.lot.random_range(1..4);
-        for keys in self.log.iter().skip(feed.seen as usize).take(more) {
+        for keys in self.log.iter().skip(feed.seen).take(more) {
             feed.fresh.extend(keys);
             feed.seen += 1;
         }
@@ -309,24 +309,23 @@ impl World {
             return;
         };
         if let Some(stand) = comparing.note.take() {
-            let known = (0..=self.log.len() as u64).rev();
+            let known = (0..=self.log.len()).rev();
             let since = known.into_iter().find(|n| stand.since.contains(&set(*n)));
             self.noted = Some((since.unwrap_or_default(), stand));
             return;
         }
-        let at = match self.mistake {
-            Mistake::PlaceTooFar => comparing.next.clone(),
-            _ => comparing.front.position(),
-        };
+        let mut at = comparing.front.position();
+        if self.mistake == Mistake::PlaceTooFar {
+            at.clone_from(&comparing.next);
+        }
         let stand = comparing
             .noter
             .stand(at, &run.ledger, &run.applied.subscribe());
-        comparing.note = stand.map(|stand| match self.mistake {
-            Mistake::SetTooNew => Stand {
-                since: set(run.upto),
-                ..stand
-            },
-            _ => stand,
+        comparing.note = stand.map(|mut stand| {
+            if self.mistake == Mistake::SetTooNew {
+                stand.since = set(run.upto);
+            }
+            stand
         });
     }
 }
