@@ -18,12 +18,17 @@ use tests::moves::{ControlDoor, Copies, Moving, differences, rows_left, rows_of,
 use tests::suite::Test;
 use tests::{Call, Fleet, Server, Shop, tests, wait_until};
 
+// Failures inside a fence.
+mod inside;
 // Ways that an ordinary move does not go.
 mod special;
 
+use inside::inv3_a_move_that_fails_inside_its_fence_has_failed_whatever_comes_before_the_lift;
+
 pub(crate) fn list() -> Vec<Test> {
     tests![
-        alone: inv1_inv3_a_move_killed_where_it_matters_is_taken_up_and_ends;
+        alone: inv1_inv3_a_move_killed_where_it_matters_is_taken_up_and_ends,
+            inv3_a_move_that_fails_inside_its_fence_has_failed_whatever_comes_before_the_lift;
         long: inv1_inv3_a_move_killed_undone_repeated_or_failed_at_any_place_ends_as_it_should;
     ]
 }
@@ -58,13 +63,14 @@ pub(crate) const BEFORE_SWITCH: [&str; 20] = [
     "still-handing",
 ];
 /// The same from there on.
-pub(crate) const FROM_SWITCH: [&str; 13] = [
+pub(crate) const FROM_SWITCH: [&str; 14] = [
     "switch",
     "serving",
     "moved",
     "handed-over",
     "finish",
     "dump",
+    "dump-piece",
     "note-dump",
     "delete",
     "forget-target-marks",
@@ -340,7 +346,7 @@ async fn inv1_inv3_a_move_killed_where_it_matters_is_taken_up_and_ends(
 
 /// Before and after each step the control server is killed; an operator undoes the move, which is refused from the switch on; each step is done twice;
 /// each step seems to have failed, before it and after it. The same at each place of the ways that a move takes when it is
-/// undone, fails, misses its fence, comes back, or finds strays.
+/// undone, fails (inside of its fence too), misses its fence, comes back, or finds strays.
 async fn inv1_inv3_a_move_killed_undone_repeated_or_failed_at_any_place_ends_as_it_should()
 -> Result<()> {
     let fleet = Fleet::start().await?;

@@ -1,4 +1,5 @@
-//! Ways that an ordinary move does not go: undone, failed and begun anew, its fence missed, taken back, and strays.
+//! Ways that an ordinary move does not go: undone, failed and begun anew, its fence missed or failed inside, taken back, and
+//! strays.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,9 +14,10 @@ use tests::{Call, Fleet, wait_until};
 use super::{ENDS_MAX, LANES, Lane};
 
 /// The steps on these ways, as the binary names them.
-pub(super) const STEPS: [&str; 12] = [
+pub(super) const STEPS: [&str; 13] = [
     "clean",
     "prepared-back",
+    "note-must-fail",
     "lift",
     "fence-missed",
     "fail",
@@ -29,7 +31,7 @@ pub(super) const STEPS: [&str; 12] = [
 ];
 
 /// A way, and the steps on it that have a point.
-const WAYS: [(Detour, &[&str]); 5] = [
+const WAYS: [(Detour, &[&str]); 6] = [
     (
         Detour::Undone,
         &[
@@ -43,6 +45,7 @@ const WAYS: [(Detour, &[&str]); 5] = [
         ],
     ),
     (Detour::FenceMissed, &["lift", "fence-missed"]),
+    (Detour::FailedInside, &["note-must-fail", "lift", "fail"]),
     (Detour::BegunAnew, &["fail", "clean"]),
     (Detour::TakenBack, &["prepared-back"]),
     (Detour::Strays, &["note-strays"]),
@@ -52,6 +55,7 @@ const WAYS: [(Detour, &[&str]); 5] = [
 enum Detour {
     Undone,
     FenceMissed,
+    FailedInside,
     BegunAnew,
     TakenBack,
     Strays,
@@ -114,17 +118,12 @@ async fn go(lane: &mut Lane<'_>, detour: Detour, place: &str, what: &str) -> Res
             lane.points.go_on(shop, "followed.before");
             to
         }
+        Detour::FailedInside => {
+            fails(lane, to, "compare-keys.after", (place, what)).await?;
+            to
+        }
         Detour::BegunAnew => {
-            lane.points.set(shop, "compare.after", "fail")?;
-            let id = lane.order(to, 0).await?;
-            lane.points.happens(shop, "compare.after", ENDS_MAX).await?;
-            // A mover that ends before the failure is noted compares anew, and finds nothing.
-            if place != "fail.before" {
-                reaches(lane, id, MoveState::Failed).await?;
-                tell(lane, id, "resume", &json!({})).await?;
-            }
-            lane.points.go_on(shop, "compare.after");
-            lane.ends(id, false).await?;
+            fails(lane, to, "compare.after", (place, what)).await?;
             to
         }
         Detour::TakenBack => {
@@ -153,6 +152,24 @@ async fn go(lane: &mut Lane<'_>, detour: Detour, place: &str, what: &str) -> Res
     lane.is_whole_at(at).await
 }
 
+/// A comparison fails, and the move is begun anew.
+async fn fails(lane: &Lane<'_>, to: u32, at: &str, (place, what): (&str, &str)) -> Result<()> {
+    let shop = lane.shop.id;
+    lane.points.set(shop, at, "fail")?;
+    let id = lane.order(to, 0).await?;
+    lane.points.happens(shop, at, ENDS_MAX).await?;
+    // A mover that ends before the failure is noted compares anew, and finds nothing.
+    let inside = at.starts_with("compare-keys");
+    let noted = if inside { "note-must-fail" } else { "fail" };
+    let forgotten = what == "kill" && place == format!("{noted}.before");
+    if !forgotten {
+        reaches(lane, id, MoveState::Failed).await?;
+        tell(lane, id, "resume", &json!({})).await?;
+    }
+    lane.points.go_on(shop, at);
+    lane.ends(id, false).await
+}
+
 /// A row is changed at the source past its home: the move keeps the copy until an operator says that it may go.
 async fn stray(lane: &Lane<'_>, source: u32, id: MoveId) -> Result<()> {
     let server = &lane.servers[usize::try_from(source - 1)?];
@@ -172,11 +189,11 @@ async fn stray(lane: &Lane<'_>, source: u32, id: MoveId) -> Result<()> {
     if let Ok(answer) = refused {
         answer.wants(409)?;
     }
-    tell(lane, id, "finish", &json!({"despite_strays": true})).await?;
+    tell(lane, id, "finish", &json!({"despite_strays": 1})).await?;
     lane.ends(id, false).await
 }
 
-async fn reaches(lane: &Lane<'_>, id: MoveId, state: MoveState) -> Result<()> {
+pub(super) async fn reaches(lane: &Lane<'_>, id: MoveId, state: MoveState) -> Result<()> {
     wait_until(&format!("move {id} is {state}"), ENDS_MAX, async || {
         let moving = lane.control.show(id).await?;
         ensure!(moving.state == state, "{}", moving.words());
@@ -186,7 +203,12 @@ async fn reaches(lane: &Lane<'_>, id: MoveId, state: MoveState) -> Result<()> {
 }
 
 /// An order that may meet a control server which was just killed for another shop.
-async fn tell(lane: &Lane<'_>, id: MoveId, order: &str, body: &serde_json::Value) -> Result<()> {
+pub(super) async fn tell(
+    lane: &Lane<'_>,
+    id: MoveId,
+    order: &str,
+    body: &serde_json::Value,
+) -> Result<()> {
     wait_until(&format!("{order} is answered"), ENDS_MAX, async || {
         let call = Call::new(Method::POST, format!("/v1/moves/{id}/{order}"));
         lane.control

@@ -116,7 +116,22 @@ async fn unacknowledged(lanes: &mut Lanes<'_>) -> Result<()> {
     let moving = lanes.control.show(id).await?;
     let tries = moving.took("fence_tries");
     ensure!(tries >= Some(2), "{tries:?} fences; {}", moving.words());
+    // Who was in the way an operator reads, and not only that it took too long.
+    let notes = lanes.notes(&lanes.lanes[0]).await?;
+    ensure!(notes.iter().any(|note| names_the_home(note)), "{notes:?}");
     Ok(())
+}
+
+/// Whether it is said where a fence stood at its end, and what it had waited for.
+fn names_the_home(note: &str) -> bool {
+    let stood = [
+        "the home stayed locked",
+        "the change of the home did not commit",
+    ];
+    note.contains("pod 1: ")
+        && stood.iter().any(|text| note.contains(text))
+        && note.contains(" in flight, ")
+        && note.contains(" ended)")
 }
 
 /// A process of pod 1 behind a wire.
