@@ -18,6 +18,12 @@ use tests::{Fleet, Server, Shop, tests, wait_until};
 
 // A table of every type with many rows.
 mod large;
+// Statements that take too long.
+mod late;
+use late::{
+    a_question_that_takes_too_long_ends_the_move_and_leaves_nothing,
+    a_reference_table_that_cannot_be_compared_in_time_is_named,
+};
 // Questions of an application about its rows.
 mod questions;
 use questions::{
@@ -31,6 +37,8 @@ pub(crate) fn list() -> Vec<Test> {
             a_difference_without_a_trace_is_put_in_order_or_ends_the_move,
             values_change_hands_and_rows_go_while_control_servers_are_killed,
             what_contradicts_at_both_sides_is_no_difference_however_much,
+            a_question_that_takes_too_long_ends_the_move_and_leaves_nothing,
+            a_reference_table_that_cannot_be_compared_in_time_is_named,
             a_large_table_under_writes_is_the_same_to_the_byte;
         long: an_answer_that_takes_minutes_loses_no_session,
             two_million_rows_under_writes_are_the_same_to_the_byte;

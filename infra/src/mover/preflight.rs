@@ -8,10 +8,14 @@ use shared::mysql::{Role, wrong_settings, wrong_version};
 
 use super::error::MoveError;
 use super::job::{End, Job};
-use super::session::{Session, number, text};
+use super::session::{Session, text};
 use super::table::{Survey, Table, survey};
 use super::throttle::{Free, data_folder};
 
+// Tables that are the same on all pods.
+mod references;
+// How many rows are the shop's.
+mod rows;
 // The servers' settings, alone and against each other.
 mod servers;
 // What stands at the target already.
@@ -97,12 +101,10 @@ pub(crate) async fn check(job: &Job, look_into: Documents) -> Result<Checked, Mo
         reasons.extend(named);
     }
     compare(job, &survey_a, &survey_b, &mut reasons);
-    references(
-        &mut source,
-        &mut target,
+    references::compare(
         job,
-        &survey_a,
-        &survey_b,
+        (&mut source, &survey_a),
+        (&mut target, &survey_b),
         &mut reasons,
     )
     .await?;
@@ -167,45 +169,6 @@ fn compare(job: &Job, a: &Survey, b: &Survey, reasons: &mut Vec<String>) {
     }
 }
 
-/// Tables that are the same on all pods are the same on these two: a shop's rows refer to them.
-async fn references(
-    source: &mut Session,
-    target: &mut Session,
-    job: &Job,
-    a: &Survey,
-    b: &Survey,
-    reasons: &mut Vec<String>,
-) -> Result<(), MoveError> {
-    for name in &a.references {
-        if !b.references.contains(name) {
-            reasons.push(format!(
-                "table {name}: it is registered as `reference` at pod {} and is not one at pod {}; migrate both pods to the same schema first",
-                job.source.pod, job.target.pod
-            ));
-            continue;
-        }
-        let sql = format!("checksum table {}", super::session::quoted(name));
-        let mut sums = Vec::with_capacity(2);
-        for session in [&mut *source, &mut *target] {
-            let rows = session.rows("sum up a reference table", &sql).await?;
-            sums.push(rows.first().and_then(|row| text(row, 1)));
-        }
-        if sums[0] != sums[1] {
-            reasons.push(format!(
-                "table {name}: it is registered as `reference`, which is the same on all pods, and pods {} and {} differ; bring them to the same rows first",
-                job.source.pod, job.target.pod
-            ));
-        }
-    }
-    for name in b.references.iter().filter(|n| !a.references.contains(n)) {
-        reasons.push(format!(
-            "table {name}: it is registered as `reference` at pod {} and is not one at pod {}; migrate both pods to the same schema first",
-            job.target.pod, job.source.pod
-        ));
-    }
-    Ok(())
-}
-
 /// JSON documents that no text can carry, as far as they are found in time.
 async fn documents(
     source: &mut Session,
@@ -243,14 +206,7 @@ async fn estimate(
 ) -> Result<Estimate, MoveError> {
     let mut estimate = Estimate::default();
     for table in tables {
-        // The optimizer looks at the ends of the range: it reads no rows.
-        let sql = format!(
-            "explain format = traditional select 1 {} where shop_id = {}",
-            table.by_key(),
-            job.shop
-        );
-        let plan = source.rows("estimate the rows", &sql).await?;
-        let rows = plan.first().and_then(|row| number(row, 9)).unwrap_or(0);
+        let rows = rows::of_shop(source, job, table).await?;
         let bytes = rows.saturating_mul(table.row_bytes);
         estimate.rows += rows;
         estimate.bytes += bytes;

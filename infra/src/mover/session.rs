@@ -5,6 +5,7 @@
 //! undoes what was open. What a session writes it writes inside [`Session::begin_owned`], which holds the home's row
 //! until commit and goes on only if that row names this move and this owner.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -21,6 +22,8 @@ use super::job::{End, Job};
 mod awake;
 // How a connection is made, and what is fixed on it.
 mod connect;
+// One question and its answer.
+mod exchange;
 // Which faults pass by themselves.
 mod fault;
 // The binlog's files.
@@ -59,7 +62,7 @@ pub(crate) struct Done {
 /// A connection to one server of a pod.
 #[derive(Debug)]
 pub(crate) struct Session {
-    end: End,
+    server: Arc<connect::Server>,
     stop: CancellationToken,
     /// `None` once a call has not answered.
     conn: Option<Conn>,
@@ -85,12 +88,12 @@ impl Session {
         address: &crate::api::Address,
         stop: &CancellationToken,
     ) -> Result<Self, MoveError> {
-        connect::server(end, address, stop).await
+        connect::server(connect::Server::of(end, address), stop).await
     }
 
     /// Which pod it speaks to.
     pub(crate) fn end(&self) -> &End {
-        &self.end
+        &self.server.end
     }
 
     /// The server's number of the connection.
@@ -119,13 +122,13 @@ impl Session {
         sql: &str,
         limit: Duration,
     ) -> Result<Vec<Row>, MoveError> {
-        let mut conn = self.take(doing)?;
+        let mut asked = self.take(doing)?;
         let work = async {
-            let result = conn.query_iter(sql).await?;
+            let result = asked.conn.query_iter(sql).await?;
             result.collect_and_drop::<Row>().await
         };
         let answer = self.bounded(limit, work).await;
-        self.settle(doing, limit, conn, answer)
+        self.settle(doing, limit, asked, answer)
     }
 
     /// The rows of one statement as they come, until `take` has enough (`false`): the rest is not read, and the session
@@ -136,11 +139,11 @@ impl Session {
         sql: &str,
         take: &mut (dyn FnMut(Row) -> bool + Send),
     ) -> Result<(), MoveError> {
-        let mut conn = self.take(doing)?;
+        let mut asked = self.take(doing)?;
         let silent = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
         let work = async {
-            let asked = timeout(STATEMENT_LIMIT, conn.query_iter(sql)).await;
-            let mut result = asked.map_err(silent)??;
+            let begun = timeout(STATEMENT_LIMIT, asked.conn.query_iter(sql)).await;
+            let mut result = begun.map_err(silent)??;
             let Some(mut rows) = result.stream::<Row>().await? else {
                 return Ok(true);
             };
@@ -158,7 +161,7 @@ impl Session {
             Ok(true)
         };
         let answer = self.bounded(READ_LIMIT, work).await;
-        let whole = self.settle(doing, READ_LIMIT, conn, answer)?;
+        let whole = self.settle(doing, READ_LIMIT, asked, answer)?;
         if !whole {
             self.abandon().await;
             self.renew().await?;
@@ -178,25 +181,15 @@ impl Session {
 
     /// A statement without rows; says how many rows it changed.
     pub(crate) async fn exec(&mut self, doing: &'static str, sql: &str) -> Result<u64, MoveError> {
-        self.exec_within(doing, sql, STATEMENT_LIMIT)
-            .await
-            .map(|done| done.affected)
-    }
-
-    /// A statement without rows, with its own deadline and all that the server says of it.
-    pub(crate) async fn exec_within(
-        &mut self,
-        doing: &'static str,
-        sql: &str,
-        limit: Duration,
-    ) -> Result<Done, MoveError> {
         #[cfg(feature = "failpoints")]
         super::failpoint::statement(doing).await;
-        let mut conn = self.take(doing)?;
-        let work = conn.query_drop(sql);
-        let answer = self.bounded(limit, work).await;
-        let done = done(&conn);
-        self.settle(doing, limit, conn, answer).map(|()| done)
+        let mut asked = self.take(doing)?;
+        let answer = self
+            .bounded(STATEMENT_LIMIT, asked.conn.query_drop(sql))
+            .await;
+        let affected = asked.conn.affected_rows();
+        self.settle(doing, STATEMENT_LIMIT, asked, answer)
+            .map(|()| affected)
     }
 
     /// A `load data local infile` whose file is `data`.
@@ -206,17 +199,17 @@ impl Session {
         sql: &str,
         data: bytes::Bytes,
     ) -> Result<Done, MoveError> {
-        let mut conn = self.take(doing)?;
+        let mut asked = self.take(doing)?;
         let limit =
             STATEMENT_LIMIT + Duration::from_secs(data.len() as u64 / LOAD_BYTES_PER_SECOND);
-        conn.set_infile_handler(async move {
+        asked.conn.set_infile_handler(async move {
             // Parts, so that none is larger than a packet may be.
             let parts = parts(data).into_iter().map(Ok);
             Ok(futures::stream::iter(parts).boxed())
         });
-        let answer = self.bounded(limit, conn.query_drop(sql)).await;
-        let done = done(&conn);
-        self.settle(doing, limit, conn, answer).map(|()| done)
+        let answer = self.bounded(limit, asked.conn.query_drop(sql)).await;
+        let done = done(&asked.conn);
+        self.settle(doing, limit, asked, answer).map(|()| done)
     }
 
     /// Which transactions the server has executed.
@@ -229,7 +222,7 @@ impl Session {
             .and_then(|row| text(row, 0))
             .unwrap_or_default();
         GtidSet::parse(&set).map_err(|error| MoveError::Binlog {
-            pod: self.end.pod,
+            pod: self.server.end.pod,
             text: error.to_string(),
         })
     }
@@ -250,7 +243,7 @@ impl Session {
         match rows.first().and_then(|row| number(row, 0)) {
             Some(0) => Ok(()),
             _ => Err(MoveError::Timeout {
-                pod: self.end.pod,
+                pod: self.server.end.pod,
                 doing,
                 limit,
             }),
@@ -261,7 +254,9 @@ impl Session {
     pub(crate) async fn abandon(&mut self) {
         if let Some(conn) = self.conn.take() {
             drop(conn);
-            connect::kill(&self.end, self.id, &self.stop).await;
+            // Whether it works is of no interest: nobody reads on, so that the server stops by itself after a while.
+            let work = connect::kill(&self.server, self.id);
+            let _ = timeout(connect::CONNECT_LIMIT, work).await;
         }
     }
 
@@ -272,65 +267,6 @@ impl Session {
             let _ = timeout_at(until, conn.disconnect()).await;
         }
     }
-
-    /// Takes the connection out for one exchange: whatever ends that without an answer leaves the session without one.
-    fn take(&mut self, doing: &'static str) -> Result<Conn, MoveError> {
-        self.conn
-            .take()
-            .ok_or_else(|| fault::lost(self.end.pod, doing))
-    }
-
-    /// Waits for an exchange, no longer than the deadline and the run.
-    async fn bounded<T>(
-        &self,
-        limit: Duration,
-        work: impl Future<Output = mysql_async::Result<T>>,
-    ) -> Answer<T> {
-        let until = Instant::now() + limit;
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Answer::Stopped,
-            answer = timeout_at(until, work) => match answer {
-                Ok(Ok(value)) => Answer::Value(value),
-                Ok(Err(error)) => Answer::Error(error),
-                Err(_) => Answer::Late,
-            },
-        }
-    }
-
-    /// Puts the connection back if the server answered.
-    fn settle<T>(
-        &mut self,
-        doing: &'static str,
-        limit: Duration,
-        conn: Conn,
-        answer: Answer<T>,
-    ) -> Result<T, MoveError> {
-        let pod = self.end.pod;
-        match answer {
-            Answer::Value(value) => {
-                self.conn = Some(conn);
-                self.spoken = Instant::now();
-                Ok(value)
-            }
-            Answer::Error(error) => {
-                if fault::is_answer(&error) {
-                    self.conn = Some(conn);
-                }
-                Err(fault::of(pod, doing, error))
-            }
-            Answer::Late => Err(MoveError::Timeout { pod, doing, limit }),
-            Answer::Stopped => Err(MoveError::Stopped),
-        }
-    }
-}
-
-/// How an exchange ended.
-enum Answer<T> {
-    Value(T),
-    Error(mysql_async::Error),
-    Late,
-    Stopped,
 }
 
 fn done(conn: &Conn) -> Done {

@@ -233,20 +233,28 @@ fn xa(words: &mut Words<'_>, text: &[u8]) -> Meaning {
     }
 }
 
-/// The beginning of a statement, in one line, for an operator. Values in it are cut: they belong to merchants.
+/// The beginning of a statement, in one line, for an operator. It ends before the first text: values belong to merchants, and
+/// where a text ends depends on the session's mode.
 pub(super) fn told(text: &[u8]) -> String {
-    let words: Vec<String> = Words::new(text).take(8).collect();
+    let mut words = Words::new(text);
+    words.until_text = true;
+    let words: Vec<String> = words.take(8).collect();
     words.join(" ").chars().take(TOLD).collect()
 }
 
 /// Words and quoted names of a statement in small letters, without text, numbers, comments and signs.
 struct Words<'a> {
     left: &'a [u8],
+    /// Whether a text ends them, in double quotes too, which may hold a name.
+    until_text: bool,
 }
 
 impl<'a> Words<'a> {
     fn new(text: &'a [u8]) -> Self {
-        Self { left: text }
+        Self {
+            left: text,
+            until_text: false,
+        }
     }
 
     fn skip(&mut self, n: usize) {
@@ -294,6 +302,7 @@ impl Iterator for Words<'_> {
         loop {
             match self.left {
                 [] => return None,
+                [b'\'' | b'"', ..] if self.until_text => return None,
                 // What a comment of this kind holds is done.
                 [b'/', b'*', b'!', rest @ ..] => {
                     let version = rest.iter().take_while(|b| b.is_ascii_digit()).count();

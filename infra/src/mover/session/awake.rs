@@ -30,7 +30,7 @@ impl Session {
     /// Another connection to the same primary under the same term, like the one before.
     pub(super) async fn renew(&mut self) -> Result<(), MoveError> {
         let squeezed = self.squeezed;
-        *self = connect::primary(&self.end, &self.stop).await?;
+        *self = connect::primary(&self.server.end, &self.stop).await?;
         self.greet().await?;
         if squeezed {
             self.squeeze().await?;
@@ -47,7 +47,7 @@ impl Session {
         match self.exec("compress its transactions", sql).await {
             Ok(_) => self.squeezed = true,
             Err(MoveError::Sql { source, .. }) => {
-                tracing::info!(pod = %self.end.pod, "a mover's transactions are not compressed: {source}");
+                tracing::info!(pod = %self.server.end.pod, "a mover's transactions are not compressed: {source}");
             }
             Err(error) => return Err(error),
         }
@@ -61,22 +61,22 @@ impl Session {
         let row = rows.first();
         let number = |at: usize| row.and_then(|r| number(r, at));
         let (pod, term) = (number(0), number(1));
-        if pod != Some(u64::from(self.end.pod.get())) || term != Some(self.end.term) {
+        if pod != Some(u64::from(self.server.end.pod.get())) || term != Some(self.server.end.term) {
             let show = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
             return Err(MoveError::PrimaryChanged {
-                pod: self.end.pod,
+                pod: self.server.end.pod,
                 text: format!(
                     "{} says pod {} and term {}, expected was pod {} and term {}",
-                    self.end.primary,
+                    self.server.end.primary,
                     show(pod),
                     show(term),
-                    self.end.pod,
-                    self.end.term
+                    self.server.end.pod,
+                    self.server.end.term
                 ),
             });
         }
         if number(2) != Some(0) {
-            return Err(fault::read_only(self.end.pod));
+            return Err(fault::read_only(self.server.end.pod));
         }
         Ok(())
     }

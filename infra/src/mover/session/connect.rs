@@ -1,5 +1,6 @@
 //! How a connection is made, and what is fixed on it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
@@ -28,6 +29,9 @@ const ROW_WAIT_S: u32 = 5;
 /// spent outside of transactions.
 const SILENCE_S: u32 = 30;
 
+/// The error of a `kill` that comes too late.
+const NO_SUCH_SESSION: u16 = 1094;
+
 /// What is fixed on each connection, so that a value is stored again as it was read, whatever the server's own settings:
 ///
 /// * strict, so that a value that does not fit is an error and not another value; invalid and zero dates, and zero in a
@@ -35,27 +39,44 @@ const SILENCE_S: u32 = 30;
 /// * times in UTC, both ways;
 /// * what comes out of a column is its bytes, not a translation of them;
 /// * no look at parents of foreign keys (rows arrive table by table), but at unique values;
+/// * a read ends by itself a minute after the longest that is waited for: its mover may be gone, and can end nothing;
 /// * read committed: a chunk locks its rows, not the gaps between them.
 const SETTINGS: &str = "set sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', \
     time_zone = '+00:00', character_set_client = utf8mb4, character_set_connection = utf8mb4, \
     collation_connection = utf8mb4_0900_ai_ci, character_set_results = null, foreign_key_checks = 0, unique_checks = 1, \
-    autocommit = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_select_limit = default, max_execution_time = 0, \
+    autocommit = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_select_limit = default, max_execution_time = 660000, \
     transaction_isolation = 'READ-COMMITTED', transaction_read_only = 0, group_concat_max_len = 1048576, \
     max_error_count = 65535, range_optimizer_max_mem_size = 0, information_schema_stats_expiry = 0, \
     max_sort_length = 8388608, div_precision_increment = 4, default_week_format = 0, lc_time_names = 'en_US', \
     end_markers_in_json = 0, show_create_table_verbosity = 1, session_track_gtids = 'OFF', big_tables = 0";
 
+/// One server of a pod, and how to log in there.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) end: End,
+    pub(super) address: Address,
+}
+
+impl Server {
+    pub(super) fn of(end: &End, address: &Address) -> Arc<Self> {
+        Arc::new(Self {
+            end: end.clone(),
+            address: address.clone(),
+        })
+    }
+}
+
 /// Connects to a primary.
 pub(super) async fn primary(end: &End, stop: &CancellationToken) -> Result<Session, MoveError> {
-    server(end, &end.primary, stop).await
+    server(Server::of(end, &end.primary), stop).await
 }
 
 /// Connects to any server of a pod and fixes the settings.
 pub(super) async fn server(
-    end: &End,
-    address: &Address,
+    server: Arc<Server>,
     stop: &CancellationToken,
 ) -> Result<Session, MoveError> {
+    let Server { end, address } = &*server;
     let doing = "connect";
     let pod = end.pod;
     if let Some(cause) = &end.unknown {
@@ -83,9 +104,9 @@ pub(super) async fn server(
         .map_err(|_| MoveError::Timeout { pod, doing, limit })?
         .map_err(|error| fault::of(pod, doing, error))?;
     Ok(Session {
-        end: end.clone(),
-        stop: stop.clone(),
         id: conn.id(),
+        server,
+        stop: stop.clone(),
         conn: Some(conn),
         spoken: Instant::now(),
         squeezed: false,
@@ -103,12 +124,24 @@ const fn silence_s() -> u32 {
     SILENCE_S
 }
 
-/// Ends a session of this account at the primary; whether it works is of no interest.
-pub(super) async fn kill(end: &End, id: u32, stop: &CancellationToken) {
-    if let Ok(mut session) = primary(end, stop).await {
-        let _ = session.exec("end a session", &format!("kill {id}")).await;
-        session.close().await;
+/// Ends a session of this account, if there is one of that number.
+pub(super) async fn kill(server: &Server, id: u32) -> mysql_async::Result<()> {
+    let Server { end, address } = server;
+    let mut conn = connect(end, address).await?;
+    // A server that was started anew gives the numbers out again, to anybody.
+    let sql = format!(
+        "select 1 from performance_schema.threads where processlist_id = {id} \
+         and processlist_user = substring_index(user(), '@', 1)"
+    );
+    let found: Option<u8> = conn.query_first(sql).await?;
+    if found.is_some() {
+        match conn.query_drop(format!("kill {id}")).await {
+            // It has ended by itself.
+            Err(Error::Server(said)) if said.code == NO_SUCH_SESSION => {}
+            killed => killed?,
+        }
     }
+    conn.disconnect().await
 }
 
 /// Encrypted where the server can and is not on this machine; as the control server's other sessions are.

@@ -28,7 +28,7 @@ impl Session {
         };
         match began {
             Err(MoveError::Sql { source, .. }) => {
-                tracing::info!(pod = %self.end.pod, "the last binlog file is read from its beginning: {source}");
+                tracing::info!(pod = %self.server.end.pod, "the last binlog file is read from its beginning: {source}");
                 Ok(())
             }
             began => began,

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use mysql_async::prelude::Queryable as _;
 use shared::moves::MoveId;
 
 use super::{COMMIT_LIMIT, Session, bytes, literal, number, text};
@@ -57,7 +58,7 @@ impl Session {
             };
             self.rollback().await?;
             return Err(MoveError::NotOwner {
-                pod: self.end.pod,
+                pod: self.server.end.pod,
                 found,
             });
         }
@@ -122,8 +123,16 @@ impl Session {
     /// Commits, and waits for the acknowledgement. After an error nobody knows whether it is committed: what the mark
     /// says decides.
     pub(crate) async fn commit(&mut self) -> Result<(), MoveError> {
-        self.exec_within("commit", "commit", COMMIT_LIMIT).await?;
-        self.end.commits.fetch_add(1, Ordering::Relaxed);
+        let doing = "commit";
+        #[cfg(feature = "failpoints")]
+        crate::mover::failpoint::statement(doing).await;
+        let mut asked = self.take(doing)?;
+        asked.is_commit();
+        let answer = self
+            .bounded(COMMIT_LIMIT, asked.conn.query_drop("commit"))
+            .await;
+        self.settle(doing, COMMIT_LIMIT, asked, answer)?;
+        self.server.end.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -6,13 +6,13 @@
 //! difference where the other side's part is another one.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use mysql_async::Row;
 use sha2::{Digest as _, Sha256};
 
 use super::{Comparison, Pair, Verified};
 use crate::mover::error::MoveError;
+use crate::mover::job::Job;
 use crate::mover::session::{Session, bytes, text};
 
 /// Looks at one question before what all of them showed is believed.
@@ -22,8 +22,8 @@ const LOOKS: u32 = 5;
 const ROWS_MAX: usize = 10_000;
 /// What is kept of a row; of a longer one, its beginning and a digest.
 const LINE_MAX: usize = 200;
-/// A question joins all rows of a shop.
-const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+/// Tries of one question at one side: what takes too long once may have met a busy hour, or a server whose pages were cold.
+const TRIES: u32 = 3;
 
 /// Asks every question that the target's database has.
 pub(super) async fn ask(
@@ -44,7 +44,7 @@ pub(super) async fn ask(
             ROWS_MAX + 1
         );
         let (source, target) = (comparison.job.source.pod, comparison.job.target.pod);
-        match shown(comparison, pair, &sql).await? {
+        match shown(comparison, pair, &Check { name: &name, sql }).await? {
             Shown::Nothing => {}
             Shown::AtBoth(row) => {
                 let told = format!("pod {source}: not so: {name}: {row}");
@@ -61,6 +61,12 @@ pub(super) async fn ask(
     Ok(())
 }
 
+/// A question about this shop, and what it is called.
+struct Check<'a> {
+    name: &'a str,
+    sql: String,
+}
+
 /// What a question showed, with a row of its answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
@@ -72,11 +78,12 @@ enum Shown {
 async fn shown(
     comparison: &Comparison<'_>,
     pair: &mut Pair,
-    sql: &str,
+    check: &Check<'_>,
 ) -> Result<Shown, MoveError> {
+    let job = comparison.job;
     let mut left: Option<Answer> = None;
     for _ in 0..LOOKS {
-        let now = answer(&mut pair.target, sql).await?;
+        let now = answer(job, &mut pair.target, check).await?;
         let still = now.still(left);
         if still.is_nothing() {
             return Ok(Shown::Nothing);
@@ -87,7 +94,7 @@ async fn shown(
         comparison.settled(pair).await?;
         pair.awake().await?;
     }
-    let source = answer(&mut pair.source, sql).await?;
+    let source = answer(job, &mut pair.source, check).await?;
     pair.awake().await?;
     Ok(left.map_or(Shown::Nothing, |left| left.beside(&source)))
 }
@@ -145,11 +152,22 @@ impl Answer {
     }
 }
 
-async fn answer(session: &mut Session, sql: &str) -> Result<Answer, MoveError> {
-    let rows = session
-        .rows_within("ask a check", sql, ANSWER_WITHIN)
-        .await?;
-    Ok(Answer::of(rows.iter().map(line)))
+/// Asks one side. A question that takes too long each time would do so in the next run too.
+async fn answer(job: &Job, session: &mut Session, check: &Check<'_>) -> Result<Answer, MoveError> {
+    let limit = job.limits.check_bound;
+    for _ in 0..TRIES {
+        match session.rows_within("ask a check", &check.sql, limit).await {
+            Err(error) if error.is_late() => session.awake().await?,
+            rows => return Ok(Answer::of(rows?.iter().map(line))),
+        }
+    }
+    Err(MoveError::Bound(format!(
+        "pod {}: the check `{}` took longer than {} s, {TRIES} times; mend its question in `move_check` (an index, fewer rows), \
+         raise `moves.check_bound` of fleet.toml, or move at a calmer time",
+        session.end().pod,
+        check.name,
+        limit.as_secs_f64()
+    )))
 }
 
 /// A row in a line.

@@ -188,3 +188,32 @@ fn the_event_is_taken_apart() {
     body.truncate(14);
     assert!(Query::parse(&body).is_err());
 }
+
+/// Neither a value, nor what follows one whose end depends on the session's mode.
+#[test]
+fn a_statement_is_told_without_the_values_of_merchants() {
+    for (text, expected) in [
+        (
+            "update customer set mail = 'ann@example.org' where n = 1",
+            "update customer set mail",
+        ),
+        (
+            "update customer set mail = \"ann@example.org\"",
+            "update customer set mail",
+        ),
+        (
+            "insert into `Customer` (path, mail) values ('c:\\', 'ann@example.org')",
+            "insert into customer path mail values",
+        ),
+        (
+            "insert into customer values (0x616e6e, 42, N'ann', \"ann\")",
+            "insert into customer values n",
+        ),
+        (
+            "/* ann */ delete from customer -- ann",
+            "delete from customer",
+        ),
+    ] {
+        assert_eq!(told(text.as_bytes()), expected, "{text}");
+    }
+}
