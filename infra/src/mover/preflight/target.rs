@@ -43,7 +43,8 @@ pub(super) async fn look(
     if !found.is_empty() && !job.back {
         reasons.push(format!(
             "pod {pod} has rows of shop {} already, in {}: an aborted move's rows are deleted by themselves \
-             (`podctl move list` shows it), anybody else's must be looked at and deleted by hand",
+             (`podctl move list` shows it), anybody else's must be looked at and deleted by hand (infra/runbooks/move.md, \
+             \"Rows that no move made\")",
             job.shop,
             found.join(", ")
         ));
