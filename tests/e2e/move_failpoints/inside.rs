@@ -8,7 +8,7 @@ use shared::moves::{MoveId, MoveState};
 use tests::{Call, Fleet};
 
 use super::special::{reaches, tell};
-use super::{ENDS_MAX, Lane};
+use super::Lane;
 
 /// A move's failure, and what happens before its fence is lifted.
 struct Case {
