@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::Driver;
 use super::follow::{Tables, set_of};
+use super::trouble::{Trouble, telling};
 use crate::api::Stray;
 use crate::catalog::{MoveDetail, MoveRef, now_ms};
 use crate::mover::error::MoveError;
@@ -135,10 +136,10 @@ impl Driver {
         let dumps = self.mover.dumps()?;
         // All of them were committed before the dump begins. One that it may have is counted afterwards.
         let strays = self.row.detail.strays_told();
-        let dump = step!(Step::Dump => {
+        let dumping = Box::pin(step!(Step::Dump => {
             retire::dump_rows(&job, tables, &dumps, retire::Of::Copy { strays }).await
-        })
-        .await?;
+        }));
+        let dump = telling(&self.mover.catalog, &mut self.row, &job, dumping).await?;
         let mut detail = self.row.detail.clone();
         detail.record.dump = Some(dump.display().to_string());
         if detail != self.row.detail {
@@ -151,6 +152,7 @@ impl Driver {
         let mut deleting = std::pin::pin!(step!(Step::Delete => {
             retire::delete_rows(&job, tables).await
         }));
+        let mut trouble = Trouble::of(&job.progress, &job.limits);
         loop {
             tokio::select! {
                 done = &mut deleting => {
@@ -159,6 +161,7 @@ impl Driver {
                     return Ok(self.read_to_the_end(tail).await? == strays);
                 }
                 () = sleep(LOOK_EVERY) => {
+                    trouble.look(&self.mover.catalog, &mut self.row).await;
                     self.note_strays(tail).await?;
                     if self.row.detail.strays_told() != strays {
                         return Ok(false);
