@@ -18,6 +18,9 @@ mod beside;
 use beside::{
     a_copy_rests_beside_shops_that_sell, a_pod_with_enough_observed_moves_lets_the_next_one_wait,
 };
+// Many changes at once.
+mod bursts;
+use bursts::a_burst_of_changes_costs_a_comparison_and_not_the_move;
 // Writers who are faster.
 mod flood;
 use flood::a_shop_that_is_never_caught_up_with_stays_and_sells;
@@ -28,6 +31,7 @@ use still::a_target_that_stands_still_holds_up_moves_and_no_buyer;
 pub(crate) fn list() -> Vec<Test> {
     tests![
         alone: a_shop_that_is_never_caught_up_with_stays_and_sells,
+            a_burst_of_changes_costs_a_comparison_and_not_the_move,
             a_replica_that_lags_holds_a_copy_back_and_is_told,
             a_disk_without_room_holds_a_copy_back_and_no_deletion,
             a_target_that_stands_still_holds_up_moves_and_no_buyer,
