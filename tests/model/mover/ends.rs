@@ -1,5 +1,6 @@
 //! How a run ends before its work is done. Where a fence stands, the next run lifts it before the catalog is told why; it is
-//! the same process's, so it remembers the reason.
+//! the same process's, so it remembers the reason. Another's, which takes the move over in between, has it from the catalog
+//! where the move is to fail (`must_fail`); here it may take any fence for one that missed, which allows more.
 //!
 //! Mirrors `fault` of `infra/src/mover/run/task.rs` and `infra/src/mover/driver/recover.rs`.
 
