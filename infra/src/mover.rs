@@ -43,6 +43,9 @@ pub(crate) mod throttle;
 // How large a piece of work is.
 mod size;
 
+// Transactions that are done again.
+mod tries;
+
 // Whether a move can be done.
 pub(crate) mod preflight;
 
