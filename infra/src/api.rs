@@ -76,6 +76,9 @@ pub struct Shop {
     /// The pod that an operator pinned it to.
     #[serde(default)]
     pub pinned: Option<PodName>,
+    /// Why, for whoever wants to move it.
+    #[serde(default)]
+    pub pin_reason: Option<String>,
 }
 
 /// A pod by number and name.
@@ -270,6 +273,9 @@ pub struct Status {
     pub incarnation: u64,
     /// The catalog's last change that an edge may see.
     pub version: u64,
+    /// The last change that an edge must show: later ones touch no route.
+    #[serde(default)]
+    pub routes_version: u64,
     /// The domain under which each shop has `<handle>.<base_domain>`.
     pub base_domain: String,
     /// Pods known.

@@ -152,6 +152,8 @@ pub struct MoveRecord {
     pub deleted_rows: u64,
     /// Where the dump of the source's rows is, until it is pruned.
     pub dump: Option<String>,
+    /// Where the dump is of what a source had that was gone for good and came back, until it is pruned.
+    pub gone_dump: Option<String>,
 }
 
 /// A change of the shop's rows at the source after its fence.
@@ -308,6 +310,9 @@ pub struct MoveEvents {
 pub struct MoveCheck {
     /// Whether it would take an earlier move back: nothing is copied then that is there already.
     pub back: bool,
+    /// Changes of the copy there that nobody should have made (strays), which a move back would undo.
+    #[serde(default)]
+    pub strays: u64,
     /// The shop's tables.
     pub tables: Vec<TableSize>,
     /// Rows of all.

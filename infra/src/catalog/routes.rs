@@ -51,6 +51,19 @@ impl Catalog {
         })
     }
 
+    /// The last change of the table itself. Others count the catalog's version on too, and an edge hears of that at the end of
+    /// its long poll.
+    pub async fn routes_version(&self) -> Result<u64, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let last: Option<i64> = sqlx::query_scalar(
+            "select max(last) from (select max(version) as last from pod union all select max(version) from placement \
+             union all select max(version) from shop_tombstone)",
+        )
+        .fetch_one(&mut *conn)
+        .await?;
+        last.map_or(Ok(0), unsigned)
+    }
+
     /// The whole table, to be read page by page from one snapshot.
     pub async fn table(&self) -> Result<TableReader, CatalogError> {
         let mut view = self.snapshot().await?;

@@ -64,13 +64,15 @@ struct ShopRow {
     latest_move_id: Option<String>,
     pin: Option<i64>,
     pin_name: Option<String>,
+    pin_reason: Option<String>,
 }
 
 macro_rules! select_shop {
     ($tail:literal) => {
         concat!(
             "select s.id, s.handle, s.plan, s.currency, s.region, s.status, p.pod, d.name as pod_name, p.epoch, \
-             p.state, p.version, m.state as latest_move, m.id as latest_move_id, i.pod as pin, n.name as pin_name \
+             p.state, p.version, m.state as latest_move, m.id as latest_move_id, i.pod as pin, n.name as pin_name, \
+             i.reason as pin_reason \
              from shop s join placement p on p.shop = s.id join pod d on d.id = p.pod \
              left join move m on m.id = (select l.id from move l where l.shop = s.id \
              order by l.created_ms desc, l.id desc limit 1) \
@@ -207,6 +209,7 @@ fn shop_of(row: ShopRow, registered: Vec<String>, domains: &Domains) -> Result<S
         latest_move_id,
         pin,
         pin_name,
+        pin_reason,
     } = row;
     let mut hosts = vec![format!("{handle}.{}", domains.base)];
     hosts.extend(registered);
@@ -237,5 +240,6 @@ fn shop_of(row: ShopRow, registered: Vec<String>, domains: &Domains) -> Result<S
         r#move: latest_move,
         move_id: latest_move_id,
         pinned,
+        pin_reason,
     })
 }

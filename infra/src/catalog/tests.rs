@@ -252,6 +252,39 @@ async fn a_pod_is_told_before_its_shops() {
     assert_eq!(&*followed.pod(pod(1)).unwrap().name, "renamed");
 }
 
+/// What no edge has to hear of does not make one late: its long poll ends when it ends.
+#[tokio::test]
+async fn the_version_of_routes_is_that_of_their_last_change() {
+    let (_dir, catalog) = catalog().await;
+    let versions = async || {
+        let position = catalog.position().await.unwrap();
+        (catalog.routes_version().await.unwrap(), position.version)
+    };
+    make(&catalog, "snow").await;
+    let (routes, whole) = versions().await;
+    assert_eq!(routes, whole);
+    let larger = PodPut {
+        max_shops: 101,
+        ..pod_put("one", 1)
+    };
+    catalog.put_pod("test", pod(1), &larger).await.unwrap();
+    assert_eq!(versions().await, (routes, whole + 1));
+    let renamed = PodPut {
+        name: "first".into(),
+        ..larger
+    };
+    catalog.put_pod("test", pod(1), &renamed).await.unwrap();
+    assert_eq!(versions().await, (whole + 2, whole + 2));
+    let shop = ShopRef::Handle("snow".parse().unwrap());
+    let host = "snow.example".parse().unwrap();
+    catalog.add_host("test", &shop, &host).await.unwrap();
+    assert_eq!(versions().await, (whole + 3, whole + 3));
+    let placed = catalog.shop(&shop).await.unwrap();
+    let placed = catalog.placement(placed.id).await.unwrap();
+    catalog.remove_shop("test", &placed, None).await.unwrap();
+    assert_eq!(versions().await, (whole + 4, whole + 4));
+}
+
 #[tokio::test]
 async fn a_removed_shop_leaves_a_tombstone_and_its_history_and_frees_its_names() {
     let (_dir, catalog) = catalog().await;

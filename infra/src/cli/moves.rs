@@ -31,7 +31,7 @@ pub enum MoveCommand {
         #[arg(long)]
         all: bool,
     },
-    /// Follow a move to its end; fails if the shop did not move
+    /// Follow a move until the shop has arrived, and through a time of observation of a minute at most; fails if it did not move
     Watch {
         /// Id, the beginning of it, or the shop
         #[arg(value_name = "MOVE")]
@@ -61,7 +61,12 @@ pub enum MoveCommand {
         #[arg(value_name = "MOVE")]
         reference: String,
         /// Also if that copy was changed so many times after the shop had left: as many as `move show` tells and you looked at
-        #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+        #[arg(
+            long,
+            value_name = "NUMBER",
+            default_value_t = 0,
+            hide_default_value = true
+        )]
         despite_strays: u64,
         /// The former pod is gone for good: end the move without it. What it has of the shop is deleted should it come back
         #[arg(long, conflicts_with = "despite_strays")]
@@ -104,7 +109,7 @@ pub struct MoveHow {
     /// How long the former pod keeps its copy, so that the shop can move back at once [default: `moves.observe` of fleet.toml, 15m]
     #[arg(long, value_name = "TIME", value_parser = observe)]
     pub observe: Option<Duration>,
-    /// Follow it; fails if the shop does not move
+    /// Follow it as `podctl move watch` does; fails if the shop does not move
     #[arg(long)]
     pub watch: bool,
 }

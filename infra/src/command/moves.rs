@@ -20,7 +20,7 @@ pub async fn run(cx: &Context, command: MoveCommand) -> anyhow::Result<()> {
         MoveCommand::Show { reference, all } => show(cx, &control, &reference, all).await,
         MoveCommand::Watch { reference } => {
             let it = control.move_show(&reference).await?;
-            watch::to_end(cx, &control, &it).await
+            watch::to_arrival(cx, &control, &it).await
         }
         MoveCommand::Pause { reference } => order(cx, &control, &reference, "pause").await,
         MoveCommand::Resume { reference } => order(cx, &control, &reference, "resume").await,

@@ -270,7 +270,12 @@ fn shop_facts(shop: &Shop) -> String {
         r#move,
         move_id,
         pinned,
+        pin_reason,
     } = shop;
+    let pin = pinned.as_ref().map(|pod| match pin_reason {
+        Some(why) => format!("{}: {why}", pod.name),
+        None => pod.name.clone(),
+    });
     facts(&[
         ("id", id.to_string()),
         ("handle", handle.to_string()),
@@ -282,7 +287,7 @@ fn shop_facts(shop: &Shop) -> String {
         ("plan", plan.clone()),
         ("currency", currency.clone()),
         ("region", or_dash(region.as_ref())),
-        ("pinned", or_dash(pinned.as_ref().map(|pod| &pod.name))),
+        ("pinned", or_dash(pin)),
         ("move", move_fact(r#move.as_ref(), move_id.as_ref())),
         ("version", version.to_string()),
     ])

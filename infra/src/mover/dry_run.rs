@@ -13,7 +13,7 @@ use super::preflight;
 use super::progress::Progress;
 use super::run::Mover;
 use crate::api::{MoveCheck, TableSize};
-use crate::catalog::Planned;
+use crate::catalog::{MoveRef, Planned};
 
 /// All its questions together: whoever asks waits for the answer. A pod that does not answer is told long before.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -56,8 +56,16 @@ pub(crate) async fn dry_run(
         limit: WITHIN,
     })??;
     let estimate = checked.estimate;
+    let strays = match back_of {
+        Some(id) => {
+            let forth = mover.catalog.move_row(&MoveRef::Id(*id)).await?;
+            forth.detail.strays_told()
+        }
+        None => 0,
+    };
     Ok(MoveCheck {
         back: back_of.is_some(),
+        strays,
         tables: estimate
             .tables
             .into_iter()

@@ -40,6 +40,8 @@ const LOOK_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often one that waits looks whether it may go on.
 const PASS_EVERY: Duration = Duration::from_millis(50);
+/// What is told of rests where shops write: the one reason that is nobody's to mend.
+pub(crate) const SHOPS_SELL: &str = "shops sell (`moves.nice_ratio` of fleet.toml)";
 
 /// What stands in the way at each server that is watched.
 type Looks = Arc<Mutex<Vec<Option<String>>>>;
@@ -134,7 +136,7 @@ impl Throttle {
                 return Ok(());
             }
             let rests = HeldBack {
-                by: "shops sell (`moves.nice_ratio` of fleet.toml)".to_owned(),
+                by: SHOPS_SELL.to_owned(),
                 since: Instant::now(),
             };
             self.wait(rest.min(PASS_EVERY), rests).await?;
@@ -350,7 +352,13 @@ async fn watch_primary(
             .map(Free::percent);
         let full = left
             .filter(|left| *left < u64::from(limits.disk_free_min_percent))
-            .map(|left| format!("the disk of pod {pod}'s primary has {left} % left"));
+            .map(|left| {
+                let kept = limits.disk_free_min_percent;
+                format!(
+                    "the disk of pod {pod}'s primary has {left} % left, and {kept} % are kept free \
+                     (`moves.disk_free_min_percent` of fleet.toml)"
+                )
+            });
         slot.say(busy.or(full));
         primary.pause().await;
     }

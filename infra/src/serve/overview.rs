@@ -34,6 +34,7 @@ async fn look(app: &App) -> Answer<Status> {
     Ok(Status {
         incarnation: position.incarnation,
         version: position.version,
+        routes_version: catalog.routes_version().await?,
         base_domain: catalog.domains().base.to_string(),
         pods: count(catalog.pods().await?.len()),
         shops: catalog.shop_counts().await?.iter().map(|(_, n)| n).sum(),

@@ -126,6 +126,7 @@ fn catalog(primary: &str) -> Catalog {
             r#move: None,
             move_id: None,
             pinned: None,
+            pin_reason: None,
         }],
         moves: Vec::new(),
     }

@@ -17,7 +17,7 @@ use crate::home_dir::write_durably;
 use crate::observe::{self, World};
 use crate::output::note;
 
-/// A shop and what it sells: title, price in USD, pieces.
+/// A shop and what it sells: title, price in USD, pieces. Whoever lets a loop buy while a shop moves buys what there is most of.
 struct Demo {
     handle: &'static str,
     products: [(&'static str, &'static str, u32); 3],
@@ -29,7 +29,7 @@ const DEMOS: [Demo; 2] = [
     Demo {
         handle: HANDLES[0],
         products: [
-            ("Woollen hat", "24.00", 40),
+            ("Woollen hat", "24.00", 100_000),
             ("Snow globe", "18.50", 25),
             ("Sledge", "89.00", 5),
         ],
@@ -38,7 +38,7 @@ const DEMOS: [Demo; 2] = [
         handle: HANDLES[1],
         products: [
             ("Storm lantern", "39.00", 30),
-            ("Box of matches", "1.20", 500),
+            ("Box of matches", "1.20", 100_000),
             ("Fire bowl", "129.00", 4),
         ],
     },

@@ -294,9 +294,12 @@ async fn of_source(change: &mut Change<'_>, shop: &Shop) -> Result<Option<String
 fn pinned_elsewhere(shop: &Shop, target: &Pod) -> Vec<String> {
     let mut against = Vec::new();
     if let Some(pin) = shop.pinned.as_ref().filter(|pin| pin.id != target.id) {
+        let why = shop.pin_reason.as_ref().map(|why| format!(" ({why})"));
         against.push(format!(
-            "shop {0} is pinned to pod {1}; take the pin away with `podctl shop unpin {0}`",
-            shop.handle, pin.name
+            "shop {0} is pinned to pod {1}{2}; take the pin away with `podctl shop unpin {0}`",
+            shop.handle,
+            pin.name,
+            why.unwrap_or_default()
         ));
     }
     if let Some(region) = shop.region.as_ref().filter(|r| **r != target.region) {

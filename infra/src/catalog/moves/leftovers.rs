@@ -173,6 +173,33 @@ impl Catalog {
         change.commit().await
     }
 
+    /// Notes where the dump is of what a source had that came back: it may have sold meanwhile, and it has that nowhere else.
+    pub(crate) async fn note_gone_dump(
+        &self,
+        left: &Leftover,
+        dump: &str,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let mut row = by_id(change.conn(), left.id).await?;
+        let held: Option<i64> =
+            sqlx::query_scalar("select 1 from move_leftover where move = $1 and owner = $2")
+                .bind(left.id.to_string())
+                .bind(signed(left.owner))
+                .fetch_optional(change.conn())
+                .await?;
+        if held.is_none() {
+            return Err(stale(left.id));
+        }
+        if row.detail.record.gone_dump.as_deref() == Some(dump) {
+            return Ok(());
+        }
+        row.detail.record.gone_dump = Some(dump.to_owned());
+        store(&mut change, left.id, &row.detail).await?;
+        let note = format!("what pod {} had of the shop is in {dump}", row.source_name);
+        append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
+        change.commit().await
+    }
+
     /// The copy is gone: the shop may move there again.
     pub(crate) async fn leftover_done(&self, left: &Leftover) -> Result<(), CatalogError> {
         let mut change = self.change(DRIVER).await?;
@@ -210,8 +237,16 @@ async fn waits(
         waits: text.map(str::to_owned),
         ..detail
     };
+    store(change, id, &detail).await
+}
+
+async fn store(
+    change: &mut Change<'_>,
+    id: MoveId,
+    detail: &MoveDetail,
+) -> Result<(), CatalogError> {
     sqlx::query("update move set detail = $1 where id = $2")
-        .bind(text_of(&detail)?)
+        .bind(text_of(detail)?)
         .bind(id.to_string())
         .execute(change.conn())
         .await?;

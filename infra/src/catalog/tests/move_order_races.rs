@@ -4,7 +4,7 @@ use shared::moves::{MoveEvent, MoveState};
 
 use super::moves::{at, begun, step, text, to};
 use super::*;
-use crate::api::{ParkReport, Stray};
+use crate::api::{MoveEventRow, ParkReport, Stray};
 
 #[tokio::test]
 async fn strays_keep_the_sources_copy_until_an_operator_says_otherwise_of_each() {
@@ -215,7 +215,24 @@ async fn a_move_ends_without_its_source_and_keeps_what_that_has_as_an_obligation
             mine.owner > row.owner,
             "the home there refuses whoever was before"
         );
+        // What it sold meanwhile is in a dump and nowhere else, which is named for as long as the move is kept.
+        let mut other = mine.clone();
+        other.owner -= 1;
+        assert!(catalog.note_gone_dump(&other, "/dumps/x").await.is_err());
+        for _ in 0..2 {
+            catalog.note_gone_dump(&mine, "/dumps/gone").await.unwrap();
+        }
         catalog.leftover_done(&mine).await.unwrap();
+        let told = catalog.move_row(&reference).await.unwrap().detail.record;
+        assert_eq!(told.gone_dump.as_deref(), Some("/dumps/gone"));
+        let events = catalog.move_events(row.id, 0).await.unwrap();
+        let named = |event: &&MoveEventRow| {
+            event
+                .note
+                .as_ref()
+                .is_some_and(|n| n.contains("/dumps/gone"))
+        };
+        assert_eq!(events.iter().filter(named).count(), 1);
         catalog.begin_move("ops", &to(&shop, "one")).await.unwrap();
     }
 }

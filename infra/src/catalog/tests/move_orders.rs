@@ -10,12 +10,7 @@ const ORDERS: [(Order, MoveOrder); 5] = [
     (Order::Pause, MoveOrder::Pause),
     (Order::Resume, MoveOrder::Resume),
     (Order::Abort, MoveOrder::Abort),
-    (
-        Order::Finish,
-        MoveOrder::Finish {
-            despite_strays: 0,
-        },
-    ),
+    (Order::Finish, MoveOrder::Finish { despite_strays: 0 }),
     (Order::SourceGone, MoveOrder::SourceGone),
 ];
 
@@ -176,9 +171,11 @@ async fn each_refusal_by_a_pod_or_a_pin_says_what_to_do() {
     is_refused(&catalog, "nowhere", &["no pod", "podctl pod list"]).await;
     is_refused(&catalog, "one", &["is at pod one already", "another pod"]).await;
     is_refused(&catalog, "far", &["pinned to region local", "name a pod"]).await;
-    let pin = catalog.pin_shop("ops", &shop, Some("far"), None).await;
+    let pin = catalog
+        .pin_shop("ops", &shop, Some("far"), Some("black friday"))
+        .await;
     assert_eq!(pin.unwrap().pod.id, pod(3));
-    let parts = ["pinned to pod far", "podctl shop unpin snow"];
+    let parts = ["pinned to pod far (black friday)", "podctl shop unpin snow"];
     is_refused(&catalog, "two", &parts).await;
     catalog.unpin_shop("ops", &shop).await.unwrap();
     let set = async |name, status| {

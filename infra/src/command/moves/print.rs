@@ -96,7 +96,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
             ]
         });
         parts.push(format!(
-            "{} at {} after the fence:\n{}",
+            "{} at {} after the fence, which a move back would undo:\n{}",
             count(it.strays_told(), "stray change"),
             it.source.name,
             table("", ["table", "transaction", "at"], rows.collect())
@@ -173,6 +173,7 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         repaired_rows,
         deleted_rows,
         dump,
+        gone_dump,
     } = record;
     let ms = |it: &Option<u64>| it.map(|ms| format!("{ms} ms"));
     let number = |it: &Option<u64>| it.map(|n| n.to_string());
@@ -195,6 +196,7 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         ("late arrivals", positive(*late_arrivals)),
         ("deleted rows", positive(*deleted_rows)),
         ("dump", dump.clone()),
+        ("dump of the source that came back", gone_dump.clone()),
     ];
     all.into_iter()
         .filter_map(|(name, value)| value.map(|value| (name, value)))

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
+use shared::PlacementState;
 use shared::moves::MoveState;
+use time::OffsetDateTime;
 
 use super::{EVENTS_SHOWN, print};
 use crate::api::{Move, MoveEventRow, MoveEvents};
@@ -21,8 +23,8 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two tries to reach it.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// `shop move --watch` waits for the end of a time of observation as short as this; through a longer one the shop sells
-/// at its new pod, and nobody need wait.
+/// The end of a time of observation is waited for where it is as short as this; through a longer one the shop is at its new
+/// pod, and nobody need wait.
 const OBSERVE_WATCHED: Duration = Duration::from_secs(60);
 
 /// Follows a move until the shop has arrived, and to its end where that is near.
@@ -32,13 +34,9 @@ pub async fn to_arrival(cx: &Context, control: &Control, it: &Move) -> anyhow::R
         is_still(state) || (state == MoveState::Observing && !short)
     })
     .await?;
-    told(cx, &last)
-}
-
-/// Follows a move to its end.
-pub async fn to_end(cx: &Context, control: &Control, it: &Move) -> anyhow::Result<()> {
-    let last = follow(control, it, is_still).await?;
-    told(cx, &last)
+    // The move is over, whether that can be asked or not.
+    let shop = control.shop(&last.shop.id.to_string()).await;
+    told(cx, &last, shop.ok().map(|shop| shop.state))
 }
 
 /// Whether nothing happens any more unless somebody orders it.
@@ -58,8 +56,8 @@ const fn is_still(state: MoveState) -> bool {
 }
 
 /// The result on stdout, and a failure where the shop did not move.
-fn told(cx: &Context, it: &Move) -> anyhow::Result<()> {
-    match outcome(it) {
+fn told(cx: &Context, it: &Move, state: Option<PlacementState>) -> anyhow::Result<()> {
+    match outcome(it, state) {
         Ok(text) => Ok(cx.out.result(it, |_| text)?),
         Err(next) => {
             if cx.out.is_json() {
@@ -70,24 +68,23 @@ fn told(cx: &Context, it: &Move) -> anyhow::Result<()> {
     }
 }
 
-/// Where the shop sells now; or, where that is not what was wanted, what to do next.
-fn outcome(it: &Move) -> Result<String, String> {
+/// Where the shop is now and whether it sells there; or, where that is not what was wanted, what to do next.
+fn outcome(it: &Move, state: Option<PlacementState>) -> Result<String, String> {
     let id = it.id;
     Err(match it.state {
         // It is over since another one began, whatever became of that.
         MoveState::Done if it.taken_back_by.is_some() => {
             format!("see `podctl move list --shop {}`", it.shop.handle)
         }
-        MoveState::Done => return Ok(format!("{} sells at {}", it.shop.handle, it.target.name)),
+        MoveState::Done => return Ok(arrived(it, state)),
         MoveState::Observing => {
-            let kept = Duration::from_millis(it.observe_ms);
             return Ok(format!(
-                "{0} sells at {1}; {2} keeps its copy for {3}: `podctl shop move {0} --to {2}` moves it back, \
+                "{3}; {2} keeps its copy until {1}: `podctl shop move {0} --to {2}` moves it back, \
                  `podctl move finish {0}` ends that",
                 it.shop.handle,
-                it.target.name,
+                print::instant(observed_until(it)),
                 it.source.name,
-                shared::config::format_duration(kept)
+                arrived(it, state)
             ));
         }
         MoveState::Paused => format!("let it go on with `podctl move resume {id}`"),
@@ -104,6 +101,28 @@ fn outcome(it: &Move) -> Result<String, String> {
         | MoveState::Retiring
         | MoveState::Aborting => format!("follow it with `podctl move watch {id}`"),
     })
+}
+
+/// An operator's word on the shop holds at its new pod too.
+fn arrived(it: &Move, state: Option<PlacementState>) -> String {
+    let (shop, pod) = (&it.shop.handle, &it.target.name);
+    match state {
+        None => format!("{shop} is at {pod}"),
+        Some(PlacementState::Serving) => format!("{shop} sells at {pod}"),
+        Some(PlacementState::Frozen) => {
+            format!(
+                "{shop} is at {pod}, frozen (`podctl shop unfreeze {shop}` gives its writes back)"
+            )
+        }
+        Some(PlacementState::Offline) => {
+            format!("{shop} is at {pod}, offline (`podctl shop online {shop}` gives it back)")
+        }
+    }
+}
+
+/// Until when a move in `observing` keeps the source's copy, if nobody ends it and nobody changes that copy.
+fn observed_until(it: &Move) -> OffsetDateTime {
+    it.state_since + Duration::from_millis(it.observe_ms)
 }
 
 async fn follow(
@@ -279,13 +298,43 @@ mod tests {
     #[test]
     fn a_move_that_was_taken_back_is_no_arrival() {
         let mut it = a_move("done");
-        assert_eq!(outcome(&it), Ok("milk sells at two".into()));
+        let sells = Some(PlacementState::Serving);
+        assert_eq!(outcome(&it, sells), Ok("milk sells at two".into()));
         it.taken_back_by = Some(it.id);
         assert_eq!(
-            outcome(&it),
+            outcome(&it, sells),
             Err("see `podctl move list --shop milk`".into())
         );
         assert!(print::headline(&it).contains("it was taken back by move"));
+    }
+
+    #[test]
+    fn a_shop_that_an_operator_stopped_does_not_sell_where_it_arrived() {
+        for (state, parts) in [
+            (
+                Some(PlacementState::Frozen),
+                ["is at two, frozen", "shop unfreeze milk"],
+            ),
+            (
+                Some(PlacementState::Offline),
+                ["is at two, offline", "shop online milk"],
+            ),
+            (None, ["milk is at two", ""]),
+        ] {
+            for of_move in ["done", "observing"] {
+                let text = outcome(&a_move(of_move), state).unwrap();
+                let told = parts.iter().all(|part| text.contains(part));
+                assert!(told && !text.contains("sells"), "{text}");
+            }
+        }
+        let observed = outcome(&a_move("observing"), Some(PlacementState::Serving)).unwrap();
+        for part in [
+            "sells at two",
+            "until 2026-01-31T12:15:00Z",
+            "move finish milk",
+        ] {
+            assert!(observed.contains(part), "{observed}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::client::Control;
 use crate::command::pod::or_known_pods;
 use crate::command::{Context, fleet, moves};
 use crate::fleet_file::PodWish;
-use crate::output::{facts, note, table};
+use crate::output::{count, facts, note, table};
 
 /// A refusal may be one pod's business; what several say is the shop's. Each is asked for some seconds.
 const PODS_ASKED: usize = 3;
@@ -67,6 +67,7 @@ async fn follow(cx: &Context, control: &Control, begun: &Move, watch: bool) -> a
 fn check_text(check: &MoveCheck) -> String {
     let MoveCheck {
         back,
+        strays,
         tables,
         rows,
         bytes,
@@ -96,7 +97,16 @@ fn check_text(check: &MoveCheck) -> String {
     } else {
         "it can move"
     };
-    format!("{list}\n\n{sums}\n{kind}; nothing was begun")
+    let strays = (*strays > 0).then(|| {
+        format!(
+            "\n{} there since the shop left would be undone, and no dump has them: look at them first (`podctl move show`)",
+            count(*strays, "stray change")
+        )
+    });
+    format!(
+        "{list}\n\n{sums}\n{kind}; nothing was begun{}",
+        strays.unwrap_or_default()
+    )
 }
 
 /// What `isolate` answers where there is nothing to do.
@@ -131,10 +141,12 @@ pub(super) async fn isolate(
     }
     // What would refuse the move anyway must not cost a new pod first.
     if let Some(pin) = &shop.pinned {
+        let why = shop.pin_reason.as_ref().map(|why| format!(" ({why})"));
         bail!(
-            "{0} is pinned to {1}; take the pin away with `podctl shop unpin {0}`",
+            "{0} is pinned to {1}{2}; take the pin away with `podctl shop unpin {0}`",
             shop.handle,
-            pin.name
+            pin.name,
+            why.unwrap_or_default()
         );
     }
     let mut added = None;

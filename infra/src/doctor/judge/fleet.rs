@@ -168,15 +168,15 @@ pub(super) fn units(supervised: Option<bool>, units: &[Unit], found: &mut Found)
     }
 }
 
-/// Every edge shows at least the version that the catalog had when it was asked, before the edges.
+/// Every edge shows at least the last change of routes that the catalog had when it was asked, before the edges.
 pub(super) fn routes(catalog: &Catalog, units: &[Unit], found: &mut Found) {
-    let wanted = catalog.status.version;
+    let wanted = catalog.status.routes_version;
     for unit in units {
         if let Some(version) = unit.route_version.filter(|version| *version < wanted) {
             found.error(
                 "route",
                 &unit.name,
-                format!("its route table is at version {version}, the catalog at {wanted}"),
+                format!("its route table is at version {version}, routes changed at {wanted}"),
                 format!("{} says why it cannot follow the control server", unit.log),
             );
         }

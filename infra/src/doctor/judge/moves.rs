@@ -11,6 +11,7 @@ use super::Found;
 use crate::api::Move;
 use crate::doctor::Severity;
 use crate::doctor::facts::{Catalog, Home, Pod};
+use crate::mover::throttle::SHOPS_SELL;
 use crate::output::count;
 
 /// A fence and a hand-over take moments; the park window of the edges is over by then.
@@ -118,6 +119,7 @@ fn stands_still(it: &Move, at: OffsetDateTime, found: &mut Found) {
         {
             Some(missed(it, &because))
         }
+        MoveState::Copying if held_back(it).is_some() => held_back(it).map(|by| held(it, by)),
         MoveState::Preparing
         | MoveState::Copying
         | MoveState::CatchingUp
@@ -189,6 +191,23 @@ fn missed(it: &Move, because: &str) -> Stall {
              (`podctl move pause {}`)",
             it.source.name, it.id
         ),
+    }
+}
+
+/// What keeps a copy from getting on at all, where that is not the rest that it takes beside shops that write.
+fn held_back(it: &Move) -> Option<&str> {
+    let progress = it.progress.as_ref().filter(|it| it.rows_per_s == 0)?;
+    progress
+        .held_back_by
+        .as_deref()
+        .filter(|by| *by != SHOPS_SELL)
+}
+
+fn held(it: &Move, by: &str) -> Stall {
+    Stall {
+        severity: Severity::Warning,
+        wrong: format!("its move {} does not copy: {by}", it.id),
+        fix: "mend that, or raise the limit in `[moves]` of fleet.toml; the move goes on by itself then".to_owned(),
     }
 }
 

@@ -171,10 +171,12 @@ async fn clear_source(
     tokio::time::sleep(HOME_CACHED).await;
     let tables = discover(&mut session).await?;
     let dumps = mover.dumps()?;
-    step!(Step::GoneDump => {
+    let dump = step!(Step::GoneDump => {
         retire::dump_rows(&job, &tables, &dumps, retire::Of::Gone).await
     })
     .await?;
+    let dump = dump.display().to_string();
+    mover.catalog.note_gone_dump(left, &dump).await?;
     let former = leftover::former(&mover.catalog, &job).await?;
     step!(Step::GoneDelete => {
         retire::delete_rows(&job, &tables).await?;

@@ -6,7 +6,7 @@ use shared::moves::{MoveId, MoveState};
 use time::Duration;
 
 use super::sound::{C, Reach as _, a_move, epoch, operation, pod_id, shop_id, table};
-use crate::api::{Move, PodStatus, Stray};
+use crate::api::{Move, MoveProgress, PodStatus, Stray};
 use crate::doctor::Severity;
 use crate::doctor::facts::{Facts, Home, LedgerRow, Replica, Table};
 
@@ -136,6 +136,12 @@ pub(super) const MOVES: &[Case] = &[
     }),
     warning("move", "milk", "no progress since 11 min", |f| {
         moving(f, MoveState::Copying, Duration::minutes(11));
+    }),
+    warning("move", "milk", "does not copy: no disk", |f| {
+        moving(f, MoveState::Copying, Duration::ZERO).progress = Some(MoveProgress {
+            held_back_by: Some("no disk".into()),
+            ..MoveProgress::default()
+        });
     }),
     warning("move", "milk", "paused since 30 h", |f| {
         moving(f, MoveState::Paused, Duration::hours(30));
@@ -374,9 +380,14 @@ pub(super) const MACHINE: &[Case] = &[
     error("process", "edge-1", "not ready: 503", |f| {
         f.units[0].ready = Some(Err("503".into()))
     }),
-    error("route", "edge-1", "at version 8, the catalog at 9", |f| {
-        f.units[0].route_version = Some(8);
-    }),
+    error(
+        "route",
+        "edge-1",
+        "at version 8, routes changed at 9",
+        |f| {
+            f.units[0].route_version = Some(8);
+        },
+    ),
     warning(
         "plan",
         "fleet.toml",

@@ -123,6 +123,7 @@ fn shop(id: u64, handle: &str, pod: u64) -> api::Shop {
         r#move: None,
         move_id: None,
         pinned: None,
+        pin_reason: None,
     }
 }
 
@@ -216,7 +217,8 @@ pub(super) fn sound() -> Facts {
     };
     let status = api::Status {
         incarnation: 1,
-        version: 9,
+        version: 10,
+        routes_version: 9,
         base_domain: "localhost".into(),
         pods: 2,
         shops: 2,
