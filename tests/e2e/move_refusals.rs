@@ -15,7 +15,8 @@ use states::every_command_in_every_state_has_its_answer;
 pub(crate) fn list() -> Vec<Test> {
     tests![
         shares: a_slip_in_a_name_is_told_as_such;
-        alone: a_move_that_cannot_be_is_refused_with_the_way_out,
+        alone: a_dry_run_counts_the_rows_of_its_own_shop,
+            a_move_that_cannot_be_is_refused_with_the_way_out,
             a_move_is_followed_and_taken_back,
             every_command_in_every_state_has_its_answer;
         long: a_hot_shop_gets_a_pod_of_its_own;
@@ -92,6 +93,53 @@ async fn a_slip_in_a_name_is_told_as_such(fleet: &Fleet) -> Result<()> {
 
 /// Each thing that stands in the way of a move is told with what to do about it, by the move and by its dry run alike, and
 /// nothing is recorded.
+/// A server that is not asked in the right way tells the average of its shops: as much of the one with nothing as of the one
+/// with nearly all.
+async fn a_dry_run_counts_the_rows_of_its_own_shop(fleet: &Fleet) -> Result<()> {
+    fleet
+        .on_both(
+            "create table if not exists x_sizes (shop_id bigint unsigned not null, id int not null, \
+             pad varchar(200) not null, primary key (shop_id, id))",
+        )
+        .await?;
+    let fill = |rows: u32| {
+        format!(
+            "insert into x_sizes with recursive n as (select 1 n union all select n + 1 from n where n < {rows}) \
+             select {{shop}}, n, repeat('pad ', 25) from n"
+        )
+    };
+    let (large, small) = (
+        fleet.shop_with_rows(&fill(900)).await?,
+        fleet.shop_with_rows(&fill(40)).await?,
+    );
+    let empty = fleet.shop(1).await?;
+    // The optimizer takes the size of the table from its statistics, which come some time after the rows.
+    let primary = fleet.primary(1).await?;
+    primary
+        .run("analyze no_write_to_binlog table x_sizes")
+        .await?;
+    for (shop, told) in [(&large, 600..1500), (&small, 20..80), (&empty, 0..1)] {
+        let line = [
+            "shop",
+            "move",
+            shop.handle.as_str(),
+            "--to",
+            "2",
+            "--dry-run",
+        ];
+        let check: Value = fleet.podctl.json(&line).await?;
+        let tables = check["tables"].as_array().context("tables")?;
+        let table = tables.iter().find(|it| it["name"] == "x_sizes");
+        let rows = table.context("x_sizes")?["rows"].as_u64().context("rows")?;
+        ensure!(
+            told.contains(&rows),
+            "{}: {rows} rows: {check}",
+            shop.handle
+        );
+    }
+    Ok(())
+}
+
 async fn a_move_that_cannot_be_is_refused_with_the_way_out(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     let _neighbour = fleet.shop(1).await?;
@@ -217,9 +265,15 @@ async fn a_move_is_followed_and_taken_back(fleet: &Fleet) -> Result<()> {
     shown_everywhere(fleet, handle, id).await?;
 
     // Pinned to where it is, not even the way back is open; without the pin it is.
-    fleet.podctl.ok(&["shop", "pin", handle]).await?;
+    let pin = ["shop", "pin", handle, "--reason", "black friday"];
+    fleet.podctl.ok(&pin).await?;
     let home = ["shop", "move", handle, "--to", "1"];
-    refused(fleet, &home, &["pinned", "podctl shop unpin"]).await?;
+    refused(
+        fleet,
+        &home,
+        &["pinned", "black friday", "podctl shop unpin"],
+    )
+    .await?;
     fleet.podctl.ok(&["shop", "unpin", handle]).await?;
     let check: Value = fleet
         .podctl
