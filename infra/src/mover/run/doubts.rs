@@ -82,9 +82,10 @@ mod tests {
         for tries in 1..most {
             let error = doubts.judge(MoveState::Copying, said(code));
             if error.verdict() == Verdict::Fail {
-                assert_eq!(
-                    error.brief(),
-                    "pod 1: load rows: Server error: `ERROR HY000 (1105): that'"
+                let told = error.brief();
+                assert!(
+                    told.starts_with("pod 1: load rows: ") && told.contains("1105"),
+                    "{told}"
                 );
                 return Some(tries);
             }
