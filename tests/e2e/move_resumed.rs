@@ -15,7 +15,8 @@ use toml::Value;
 pub(crate) fn list() -> Vec<Test> {
     tests![
         alone: inv3_a_comparison_goes_on_where_it_was,
-            a_comparison_that_is_over_is_noted_on_until_the_fence;
+            a_comparison_that_is_over_is_noted_on_until_the_fence,
+            a_dump_goes_on_where_it_was;
     ]
 }
 
@@ -50,16 +51,20 @@ async fn inv3_a_comparison_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
     fleet.on_both("drop table x_long").await
 }
 
+/// The rows of a shop.
+fn rows() -> String {
+    format!(
+        "set cte_max_recursion_depth = {ROWS}; insert into x_long with recursive n as \
+         (select 1 i union all select i + 1 from n where i < {ROWS}) select {{shop}}, i, sha2(i, 224) from n"
+    )
+}
+
 async fn moved(
     fleet: &Fleet,
     points: &OwnFailPoints,
     (source, target): (&Server, &Server),
 ) -> Result<()> {
-    let rows = format!(
-        "set cte_max_recursion_depth = {ROWS}; insert into x_long with recursive n as \
-         (select 1 i union all select i + 1 from n where i < {ROWS}) select {{shop}}, i, sha2(i, 224) from n"
-    );
-    let shop = fleet.shop_with_rows(&rows).await?;
+    let shop = fleet.shop_with_rows(&rows()).await?;
     let trade = Trade::start(&shop, CREW).await?;
     let control = ControlDoor::of(fleet).await?;
     points.set(shop.id, "compare.before", "stop")?;
@@ -166,4 +171,76 @@ async fn noted(target: &Server, id: MoveId) -> Result<String> {
          where move_id = '{id}' and part = 'compare'"
     );
     target.text(&sql).await
+}
+
+/// The control server is killed in the midst of a dump. The next one reads the rest of the rows alone, and the dump is whole.
+async fn a_dump_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
+    fleet.on_both(TABLE).await?;
+    let moves = [
+        ("note_every", Value::from("100ms")),
+        ("chunk_rows_min", Value::from(1)),
+        ("chunk_rows_max", Value::from(CHUNK)),
+        ("nice_ratio", Value::from(0)),
+    ];
+    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
+    let dumped = dumped(fleet, &points).await;
+    fleet.without_own_failpoints(points).await?;
+    dumped?;
+    fleet.on_both("drop table x_long").await
+}
+
+async fn dumped(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let control = ControlDoor::of(fleet).await?;
+    let shop = fleet.shop_with_rows(&rows()).await?;
+    let moved = fleet.move_shop(&shop, 2).await?;
+    let (piece, deletion) = ("dump-piece.before", "delete.before");
+    points.set(shop.id, piece, "stop")?;
+    points.set(shop.id, deletion, "stop")?;
+    control.tell(moved.id, "finish").await?.wants(200)?;
+    points.happens(shop.id, piece, MOVED_MAX).await?;
+    points.go_on(shop.id, piece);
+    let part = format!("shop-{}-pod-1-", shop.id);
+    wait_until("the dump is noted", MOVED_MAX, async || {
+        let noted = std::fs::read_dir(fleet.home().join("control/moves/dumps"))?
+            .flatten()
+            .filter(|it| it.file_name().to_string_lossy().starts_with(&part))
+            .any(|it| it.path().join("stand.json").exists());
+        ensure!(noted, "not yet");
+        Ok(())
+    })
+    .await?;
+    points.set(shop.id, piece, "kill")?;
+    points.happens(shop.id, piece, MOVED_MAX).await?;
+    points.happens(shop.id, deletion, MOVED_MAX).await?;
+    let shown: serde_json::Value = fleet
+        .podctl
+        .json(&["move", "show", &moved.id.to_string()])
+        .await?;
+    let read = shown["progress"]["rows_dumped"].as_u64();
+    let read = read.context("no rows dumped")?;
+    ensure!(
+        0 < read && read < u64::from(ROWS),
+        "{read} rows were read after the kill"
+    );
+    points.go_on(shop.id, piece);
+    points.go_on(shop.id, deletion);
+    let done = control
+        .reaches(moved.id, &[MoveState::Done], MOVED_MAX)
+        .await?;
+    let folder = done.record["dump"].as_str().context("no dump")?;
+    let keys = "sha256sum --check --quiet sha256 && gunzip --stdout *-x_long.tsv.gz | cut -f 2 | sort -n | uniq | wc -l";
+    let mut sh = tokio::process::Command::new("sh");
+    let output = sh.args(["-ec", keys]).current_dir(folder).output().await?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success() && said.trim() == ROWS.to_string(),
+        "{said} keys of {ROWS} are in {folder}: {output:?}"
+    );
+    let manifest = std::fs::read_to_string(std::path::Path::new(folder).join("manifest.json"))?;
+    let manifest: serde_json::Value = serde_json::from_str(&manifest)?;
+    let tables = manifest["tables"].as_array().context("tables")?;
+    let rows = tables.iter().find(|it| it["table"] == "x_long");
+    let rows = rows.and_then(|it| it["rows"].as_u64());
+    ensure!(rows == Some(ROWS.into()), "{rows:?} rows in the manifest");
+    Ok(())
 }
