@@ -1,3 +1,5 @@
+//! Folders of dumps that are not whole: taken up, gone on with, and what late writers cannot do to them.
+
 use super::*;
 use crate::mover::table::KeyPart;
 
