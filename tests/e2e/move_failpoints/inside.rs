@@ -7,8 +7,8 @@ use serde_json::json;
 use shared::moves::{MoveId, MoveState};
 use tests::{Call, Fleet};
 
-use super::special::{reaches, tell};
 use super::Lane;
+use super::special::{reaches, tell};
 
 /// A move's failure, and what happens before its fence is lifted.
 struct Case {

@@ -8,9 +8,11 @@ use crate::doctor::facts::{Facts, Home};
 use crate::doctor::{Diagnosis, Severity};
 
 mod cases;
+mod moves;
 mod sound;
 
-use cases::{CONTENTS, MACHINE, MOVES, PLACEMENTS, SERVERS};
+use cases::{CONTENTS, MACHINE, PLACEMENTS, SERVERS};
+use moves::MOVES;
 use sound::{Reach as _, a_move, epoch, pod_id, shop_id, sound};
 
 #[test]

@@ -46,12 +46,10 @@ impl Doubts {
         (row.last, row.tries) = (now, row.tries + 1);
         let passes = row.tries < TRIES || now - row.first < WITHIN;
         self.row = Some(row);
-        match error {
-            MoveError::Lost { pod, doing, source } if !passes => {
-                MoveError::Sql { pod, doing, source }
-            }
-            error => error,
+        if !passes && let MoveError::Lost { pod, doing, source } = error {
+            return MoveError::Sql { pod, doing, source };
         }
+        error
     }
 }
 

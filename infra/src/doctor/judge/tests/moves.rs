@@ -1,0 +1,91 @@
+//! Faults of moves.
+
+use shared::home::HomeState;
+use shared::moves::{MoveId, MoveState};
+use time::Duration;
+
+use super::cases::{Case, error, warning};
+use super::sound::{Reach as _, a_move, shop_id};
+use crate::api::{Move, MoveProgress, Stray};
+use crate::doctor::facts::{Facts, Home};
+
+pub(super) const MOVES: &[Case] = &[
+    error("move", "milk", "fenced, and no move of it is open", |f| {
+        f.home().state = HomeState::Fenced;
+    }),
+    error("move", "bread", "incoming, and no move fills it", |f| {
+        let home = *f.home();
+        let incoming = Home {
+            state: HomeState::Incoming,
+            ..home
+        };
+        f.contents().homes.insert(shop_id(2), incoming);
+    }),
+    warning("move", "milk", "which is not open", |f| {
+        f.home().move_id = Some(MoveId::random());
+    }),
+    error("move", "milk", "its writes wait", |f| {
+        moving(f, MoveState::Fenced, Duration::seconds(40));
+    }),
+    error("move", "milk", "is aborting for 90 s", |f| {
+        moving(f, MoveState::Aborting, Duration::seconds(90));
+    }),
+    warning("move", "milk", "failed: no room", |f| {
+        moving(f, MoveState::Failed, Duration::ZERO).error = Some("no room".into());
+    }),
+    warning("move", "milk", "no progress since 11 min", |f| {
+        moving(f, MoveState::Copying, Duration::minutes(11));
+    }),
+    warning("move", "milk", "does not copy: no disk", |f| {
+        moving(f, MoveState::Copying, Duration::ZERO).progress = Some(MoveProgress {
+            held_back_by: Some("no disk".into()),
+            ..MoveProgress::default()
+        });
+    }),
+    warning("move", "milk", "paused since 30 h", |f| {
+        moving(f, MoveState::Paused, Duration::hours(30));
+    }),
+    error("move", "milk", "1 change of its rows at p1", |f| {
+        let stray = Stray {
+            table: "orders".into(),
+            gtid: "a:1".into(),
+            at_ms: 1,
+        };
+        moving(f, MoveState::Observing, Duration::ZERO)
+            .strays
+            .push(stray);
+    }),
+    warning(
+        "move",
+        "milk",
+        "left at p2 cannot be deleted: p2 is away",
+        |f| {
+            let since = f.at - Duration::minutes(20);
+            let it = moving(f, MoveState::Aborted, Duration::minutes(20));
+            it.leftover_since = Some(since);
+            it.error = Some("the operator gave it up".into());
+            it.waits = Some("p2 is away".into());
+        },
+    ),
+    warning(
+        "move",
+        "milk",
+        "left at p1 cannot be deleted: p1 is read only",
+        |f| {
+            let since = f.at - Duration::minutes(20);
+            let it = moving(f, MoveState::Done, Duration::minutes(20));
+            it.source_gone = true;
+            it.leftover_since = Some(since);
+            it.waits = Some("p1 is read only".into());
+        },
+    ),
+];
+
+/// A move in that state, unchanged for so long.
+fn moving(facts: &mut Facts, state: MoveState, since: Duration) -> &mut Move {
+    let mut it = a_move(state);
+    (it.changed_at, it.state_since) = (facts.at - since, facts.at - since);
+    let moves = &mut facts.catalog().moves;
+    moves.push(it);
+    moves.last_mut().unwrap()
+}
