@@ -276,7 +276,7 @@ async fn the_version_of_routes_is_that_of_their_last_change() {
     catalog.put_pod("test", pod(1), &renamed).await.unwrap();
     assert_eq!(versions().await, (whole + 2, whole + 2));
     let shop = ShopRef::Handle("snow".parse().unwrap());
-    let host = "snow.example".parse().unwrap();
+    let host = "other.example".parse().unwrap();
     catalog.add_host("test", &shop, &host).await.unwrap();
     assert_eq!(versions().await, (whole + 3, whole + 3));
     let placed = catalog.shop(&shop).await.unwrap();
