@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use shared::home::HomeState;
 use tests::own_edge::{OwnEdge, set};
 use tests::suite::Test;
-use tests::{Fleet, metrics, tests, wait_until};
+use tests::{Fleet, Product, metrics, tests, wait_until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -28,14 +28,14 @@ const BUYERS: u32 = 150;
 /// So many do not wait for their answer.
 const LEAVE: u32 = 3_000;
 /// Connections that are opened at a time.
-const OPENING: usize = 100;
+pub(super) const OPENING: usize = 100;
 /// A debug build parks some thousand requests a second, if it has the machine for itself; it need not have it.
-const PARKED_MAX: Duration = Duration::from_secs(120);
+pub(super) const PARKED_MAX: Duration = Duration::from_secs(120);
 /// How long they are parked: none of them may come to its end by that.
 const WINDOW: &str = "15m";
 
 /// Sends a request and reads until the edge closes; the status.
-async fn client(
+pub(super) async fn client(
     address: std::net::SocketAddr,
     request: String,
     room: Arc<Semaphore>,
@@ -51,22 +51,32 @@ async fn client(
 }
 
 fn request(scene: &Scene, n: u32) -> String {
-    let host = &scene.shop.host;
     if n < BUYERS {
-        let body = tests::shop::checkout_body(&[(&scene.mug, 1)], "approve").to_string();
-        format!(
-            "POST /api/v1/checkouts HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nidempotency-key: many-{n}\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
+        buys(&scene.shop.host, &scene.mug, n)
     } else {
-        format!(
-            "POST /api/v1/nothing HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
-        )
+        asks(&scene.shop.host)
     }
 }
 
-async fn scene(fleet: &Fleet) -> Result<Scene> {
+/// A checkout, the same for the same number.
+pub(super) fn buys(host: &str, product: &Product, n: u32) -> String {
+    let body = tests::shop::checkout_body(&[(product, 1)], "approve").to_string();
+    format!(
+        "POST /api/v1/checkouts HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nidempotency-key: many-{n}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A write that no pod has.
+fn asks(host: &str) -> String {
+    format!(
+        "POST /api/v1/nothing HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+    )
+}
+
+/// An edge that parks ten thousand for as long as the test takes.
+pub(super) async fn scene(fleet: &Fleet) -> Result<Scene> {
     let room = [
         ("all_max", Value::Integer(ALL.into())),
         ("shop_max", Value::Integer(ALL.into())),
@@ -86,7 +96,8 @@ async fn scene(fleet: &Fleet) -> Result<Scene> {
     Ok(Scene { own, shop, ..scene })
 }
 
-async fn parks(scene: &Scene, count: u32) -> Result<()> {
+/// Waits until so many are parked.
+pub(super) async fn parks(scene: &Scene, count: u32) -> Result<()> {
     wait_until("all are parked", PARKED_MAX, async || {
         let parked = scene.parked().await?;
         ensure!(
@@ -183,7 +194,7 @@ async fn all_were_answered(scene: &Scene, clients: Vec<JoinHandle<Result<u16>>>)
 }
 
 /// No seat, no byte, and each that was parked was once sent, refused or left.
-async fn nothing_is_left(scene: &Scene) -> Result<()> {
+pub(super) async fn nothing_is_left(scene: &Scene) -> Result<()> {
     parks(scene, 0).await?;
     let admin = &scene.own.admin;
     let bytes = metrics::total(admin, "podhost_edge_parked_bytes").await?;
