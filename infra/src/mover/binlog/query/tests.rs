@@ -194,24 +194,24 @@ fn the_event_is_taken_apart() {
 fn a_statement_is_told_without_the_values_of_merchants() {
     for (text, expected) in [
         (
-            "update customer set mail = 'ann@example.org' where n = 1",
-            "update customer set mail",
+            "update visitor set mail = 'ann@example.org' where n = 1",
+            "update visitor set mail",
         ),
         (
-            "update customer set mail = \"ann@example.org\"",
-            "update customer set mail",
+            "update visitor set mail = \"ann@example.org\"",
+            "update visitor set mail",
         ),
         (
-            "insert into `Customer` (path, mail) values ('c:\\', 'ann@example.org')",
-            "insert into customer path mail values",
+            "insert into `Visitor` (path, mail) values ('c:\\', 'ann@example.org')",
+            "insert into visitor path mail values",
         ),
         (
-            "insert into customer values (0x616e6e, 42, N'ann', \"ann\")",
-            "insert into customer values n",
+            "insert into visitor values (0x616e6e, 42, N'ann', \"ann\")",
+            "insert into visitor values n",
         ),
         (
-            "/* ann */ delete from customer -- ann",
-            "delete from customer",
+            "/* ann */ delete from visitor -- ann",
+            "delete from visitor",
         ),
     ] {
         assert_eq!(told(text.as_bytes()), expected, "{text}");

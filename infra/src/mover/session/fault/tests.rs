@@ -1,3 +1,5 @@
+//! What answers of a server mean, by their codes.
+
 use super::*;
 use crate::mover::error::Verdict;
 
