@@ -249,8 +249,9 @@ async fn open(fleet: &Fleet, source: &Server, shop: &Shop) -> Result<MySqlConnec
         ),
         format!(
             "insert into product (shop_id, product_id, title, price, currency) \
-             values ({}, uuid_to_bin(uuid()), '{TITLE}', 1, 'USD')",
-            shop.id
+             values ({}, {}, '{TITLE}', 1, 'USD')",
+            shop.id,
+            product_of(shop)
         ),
     ];
     for sql in statements {
@@ -260,11 +261,18 @@ async fn open(fleet: &Fleet, source: &Server, shop: &Shop) -> Result<MySqlConnec
     Ok(session)
 }
 
-/// Statement after statement, never silent and never at its end; the error that stops it.
+/// The key of the row that a shop's open transaction makes.
+fn product_of(shop: &Shop) -> String {
+    format!("x'{:032x}'", shop.id.get())
+}
+
+/// Statement after statement, never silent and never at its end; the error that stops it. By the row's key: a look through
+/// the shop's rows would lock the gaps beside them, which the next shop's transaction may insert into.
 async fn works_on(mut session: MySqlConnection, shop: Shop) -> Result<()> {
     let sql = format!(
-        "update product set price = price + 1 where shop_id = {} and title = '{TITLE}'",
-        shop.id
+        "update product set price = price + 1 where shop_id = {} and product_id = {}",
+        shop.id,
+        product_of(&shop)
     );
     let until = std::time::Instant::now() + LIVE_MAX;
     while std::time::Instant::now() < until {
