@@ -14,8 +14,8 @@ const SLEEP: &str = "sleep(1234)";
 /// Until a statement that was given up is gone: two connections and a moment.
 const ENDED_MAX: Duration = Duration::from_secs(10);
 
-/// A question of the application that never answers: it is asked a few times, one after the other and never two at once, then the
-/// move is undone and says which one it was.
+/// A question of the application that never answers: it is asked a few times, and each time the one before is ended, then
+/// the move is undone and says which one it was.
 pub(super) async fn a_question_that_takes_too_long_ends_the_move_and_leaves_nothing(
     fleet: &Fleet,
 ) -> Result<()> {
@@ -42,7 +42,8 @@ async fn undone_by_its_question(fleet: &Fleet) -> Result<()> {
         let mut most = 0;
         loop {
             most = most.max(running(&target, SLEEP).await?);
-            ensure!(most <= 1, "{most} of the same run at once");
+            // One that was given up may be there for a moment still when the next one begins.
+            ensure!(most <= 2, "{most} of the same run at once");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
