@@ -30,7 +30,7 @@ use crate::routes::Routes;
 use crate::upstream::{Health, Process};
 
 // Asking before a large body is sent.
-mod ask;
+pub(crate) mod ask;
 // Taking a request in: whose it is, and whether there is room.
 mod admit;
 // Waiting until the shop's pod takes requests.
@@ -63,6 +63,8 @@ pub(crate) struct Edge {
     pub(crate) client_timeout: Duration,
     pub(crate) refresh_max: Duration,
     pub(crate) drain: Drain,
+    /// Asks pods before a large body is sent.
+    pub(crate) asks: reqwest::Client,
     /// Whether spans are exported.
     pub(crate) traces: bool,
 }
@@ -159,7 +161,7 @@ impl ProxyHttp for Edge {
         response: &mut ResponseHeader,
         context: &mut Context,
     ) -> Result<()> {
-        if let Some(fence) = rewrite::fence(response) {
+        if let Some(fence) = rewrite::fence(response.status, &response.headers) {
             return Err(self.misdirected(session, context, fence));
         }
         self.rewrite_response(session, response, context)

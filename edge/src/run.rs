@@ -29,7 +29,7 @@ use crate::listener::{self, Acceptor};
 use crate::metrics::Metrics;
 use crate::park::report::{self, Reporter};
 use crate::park::{self, Parking};
-use crate::proxy::Edge;
+use crate::proxy::{Edge, ask};
 use crate::routes::Routes;
 use crate::upstream::{Pods, health};
 
@@ -102,6 +102,7 @@ impl App {
             client_timeout: timeouts.client,
             refresh_max: timeouts.refresh,
             drain,
+            asks: ask::client().context("make a client for questions to pods")?,
             traces: telemetry.traces(),
         };
         let acceptor = Arc::new(Acceptor {

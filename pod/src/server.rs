@@ -144,11 +144,9 @@ async fn connection(stream: TcpStream, layers: Arc<Layers>, app: &App, stop: &Ca
     let service = service_fn(move |request: Request<Incoming>| {
         let layers = layers.clone();
         async move {
-            let waits = request.headers().contains_key(http::header::EXPECT);
-            let (head, body) = request.into_parts();
-            let (body, rest) = unread::lend(body);
-            let answer = layers.answer(Request::from_parts(head, body)).await;
-            rest.discard(waits, bounds);
+            let (request, rest) = unread::lend(request);
+            let answer = layers.answer(request).await;
+            rest.discard(bounds);
             Ok::<_, std::convert::Infallible>(answer)
         }
     });

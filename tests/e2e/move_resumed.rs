@@ -38,17 +38,22 @@ const GOES_ON: &str = "the comparison goes on after what an earlier run compared
 async fn inv3_a_comparison_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
     let (source, target) = (fleet.primary(1).await?, fleet.primary(2).await?);
     fleet.on_both(TABLE).await?;
+    let points = in_small_chunks(fleet).await?;
+    let moved = moved(fleet, &points, (&source, &target)).await;
+    fleet.without_own_failpoints(points).await?;
+    moved?;
+    fleet.on_both("drop table x_long").await
+}
+
+/// A control server that notes often and goes in small pieces.
+async fn in_small_chunks(fleet: &Fleet) -> Result<OwnFailPoints> {
     let moves = [
         ("note_every", Value::from("100ms")),
         ("chunk_rows_min", Value::from(1)),
         ("chunk_rows_max", Value::from(CHUNK)),
         ("nice_ratio", Value::from(0)),
     ];
-    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
-    let moved = moved(fleet, &points, (&source, &target)).await;
-    fleet.without_own_failpoints(points).await?;
-    moved?;
-    fleet.on_both("drop table x_long").await
+    fleet.with_own_failpoints_and_moves(&moves).await
 }
 
 /// The rows of a shop.
@@ -176,13 +181,7 @@ async fn noted(target: &Server, id: MoveId) -> Result<String> {
 /// The control server is killed in the midst of a dump. The next one reads the rest of the rows alone, and the dump is whole.
 async fn a_dump_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
     fleet.on_both(TABLE).await?;
-    let moves = [
-        ("note_every", Value::from("100ms")),
-        ("chunk_rows_min", Value::from(1)),
-        ("chunk_rows_max", Value::from(CHUNK)),
-        ("nice_ratio", Value::from(0)),
-    ];
-    let points = fleet.with_own_failpoints_and_moves(&moves).await?;
+    let points = in_small_chunks(fleet).await?;
     let dumped = dumped(fleet, &points).await;
     fleet.without_own_failpoints(points).await?;
     dumped?;

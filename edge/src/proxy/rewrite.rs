@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use http::header::{self, HeaderName, HeaderValue};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use pingora_error::{Error, ErrorType, OrErr as _, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session;
@@ -113,11 +114,11 @@ fn field(text: String) -> Result<HeaderValue> {
 }
 
 /// The fence of an answer "not here": `Some(None)` for one that cannot be read.
-pub(super) fn fence(response: &ResponseHeader) -> Option<Option<Fence>> {
-    if response.status != http::StatusCode::MISDIRECTED_REQUEST {
+pub(super) fn fence(status: StatusCode, fields: &HeaderMap) -> Option<Option<Fence>> {
+    if status != StatusCode::MISDIRECTED_REQUEST {
         return None;
     }
-    let value = headers::fence(&response.headers)?;
+    let value = headers::fence(fields)?;
     Some(std::str::from_utf8(value).ok().and_then(Fence::from_header))
 }
 
@@ -183,19 +184,21 @@ mod tests {
 
     #[test]
     fn only_a_421_with_a_fence_is_one() {
-        let response = |status: u16, value: Option<&str>| {
-            let mut response = ResponseHeader::build(status, None).unwrap();
-            if let Some(value) = value {
-                response.insert_header(wire::FENCE, value).unwrap();
-            }
-            response
+        let answered = |status: u16, value: Option<&'static str>| {
+            let fields = value.map(|value| {
+                (
+                    wire::FENCE.parse().unwrap(),
+                    HeaderValue::from_static(value),
+                )
+            });
+            fence(
+                StatusCode::from_u16(status).unwrap(),
+                &fields.into_iter().collect(),
+            )
         };
-        assert_eq!(
-            fence(&response(421, Some("fenced"))),
-            Some(Some(Fence::Fenced))
-        );
-        assert_eq!(fence(&response(421, Some("what"))), Some(None));
-        assert_eq!(fence(&response(421, None)), None, "the application's own");
-        assert_eq!(fence(&response(200, Some("fenced"))), None);
+        assert_eq!(answered(421, Some("fenced")), Some(Some(Fence::Fenced)));
+        assert_eq!(answered(421, Some("what")), Some(None));
+        assert_eq!(answered(421, None), None, "the application's own");
+        assert_eq!(answered(200, Some("fenced")), None);
     }
 }

@@ -203,6 +203,7 @@ fn edge(routes: Arc<Routes>, metrics: Arc<Metrics>) -> Edge {
             bytes: 1024 * 1024,
             time: Duration::from_millis(300),
         },
+        asks: ask::client().unwrap(),
         traces: false,
     }
 }

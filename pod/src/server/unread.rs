@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
+use http::Request;
+use http::header::EXPECT;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::oneshot;
@@ -21,14 +23,19 @@ pub(super) struct Bounds {
     pub(super) time: Duration,
 }
 
-/// A body for a handler, and what takes up the rest of it once the answer is there.
-pub(super) fn lend(body: Incoming) -> (Body, Unread) {
+/// A request for a handler, and what takes up the rest of its body once the answer is there.
+///
+/// A client that waits for `100 Continue` would be told to send a body by being read from: of that one nothing is taken up.
+pub(super) fn lend(request: Request<Incoming>) -> (Request<Body>, Unread) {
     let (back, rest) = oneshot::channel();
-    let lent = Lent {
-        body: Some(body),
-        back: Some(back),
-    };
-    (Body::new(lent), Unread(rest))
+    let waits = request.headers().contains_key(EXPECT);
+    let request = request.map(|body| {
+        Body::new(Lent {
+            body: Some(body),
+            back: (!waits).then_some(back),
+        })
+    });
+    (request, Unread(rest))
 }
 
 /// The rest of a body, if its handler leaves one.
@@ -36,16 +43,11 @@ pub(super) struct Unread(oneshot::Receiver<Incoming>);
 
 impl Unread {
     /// Throws the rest away beside the answer. Whoever still sends after the bounds meets a closed connection.
-    ///
-    /// A client that waits for `100 Continue` would be told to send a body by being read from; it gets the answer alone.
-    pub(super) fn discard(mut self, waits: bool, bounds: Bounds) {
+    pub(super) fn discard(mut self, bounds: Bounds) {
         // A handler that works on after its answer (a write that must end) keeps its body, and has read it.
         let Ok(mut rest) = self.0.try_recv() else {
             return;
         };
-        if waits {
-            return;
-        }
         let read = async move {
             let mut bytes = 0;
             while let Some(Ok(frame)) = rest.frame().await {

@@ -75,7 +75,7 @@ impl Drop for Orphan {
 async fn end(server: Arc<Server>, id: u32) {
     sleep(LAST_MOMENT).await;
     let work = async {
-        let _turn = ENDING.acquire().await;
+        let _permit = ENDING.acquire().await;
         while let Err(error) = connect::kill(&server, id).await {
             let pod = server.end.pod;
             tracing::debug!(%pod, session = id, "not ended yet: {error}");
