@@ -14,7 +14,7 @@ mod pod;
 pub use moves::{
     MOVE_EVENTS_FIRST, MOVE_EVENTS_MAX, MOVES_MAX, Move, MoveCheck, MoveEventRow, MoveEvents,
     MoveEventsQuery, MoveFinish, MoveList, MoveNew, MoveProgress, MoveQuery, MoveRecord,
-    OBSERVE_MAX_MS, ParkReport, Pin, PinPut, ShopName, Stray, TableSize,
+    OBSERVE_MAX_MS, ParkReport, Pin, PinPut, ShopClear, ShopName, Stray, TableSize,
 };
 pub use operation::{Operation, OperationChange, OperationList, OperationNew, OperationState};
 pub use pod::{

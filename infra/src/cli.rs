@@ -10,7 +10,7 @@ mod moves;
 mod pod;
 mod shop;
 
-pub use moves::{MoveCommand, MoveHow, ShopIsolate, ShopMove, ShopPin};
+pub use moves::{MoveCommand, MoveHow, ShopClearAt, ShopIsolate, ShopMove, ShopPin};
 pub use pod::{PodAdd, PodCommand};
 pub use shop::{Change, HostCommand, ShopCommand, ShopCreate, TokenArgs, TokenCommand};
 

@@ -69,6 +69,8 @@ pub(crate) mod retire;
 
 // Whether a pod answers at all.
 pub(crate) mod gone;
+// What a pod has of a shop that it does not own and that no move left there.
+pub(crate) mod foreign;
 // What a move left at a pod that does not own the shop.
 pub(crate) mod leftover;
 

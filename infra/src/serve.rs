@@ -23,11 +23,13 @@ mod app;
 mod auth;
 mod body;
 mod check;
+mod clear;
 mod config;
 mod creation;
 mod currency;
 mod failure;
 mod feed;
+mod gauges;
 mod homes;
 mod keeper;
 mod listen;
@@ -97,6 +99,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let movers = tokio::spawn(mover::run(Arc::clone(&app.mover), stopping.clone()));
     background.spawn(keeper::run(Arc::clone(&app)));
     background.spawn(resume::run(Arc::clone(&app)));
+    background.spawn(gauges::run(Arc::clone(&app)));
     background.spawn(follow_signals(Arc::clone(&app), options.config, stop));
     listen::serve(listeners, router::router(app), &limits, stopping).await;
     // A fence that stands is ended first, within its bound.

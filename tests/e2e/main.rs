@@ -20,7 +20,9 @@ mod home_table;
 mod isolation;
 mod jobs;
 mod move_again;
+mod move_back;
 mod move_binlog;
+mod move_cleared;
 mod move_copy;
 mod move_failpoints;
 mod move_faults;
@@ -87,6 +89,8 @@ fn main() -> Result<ExitCode> {
         move_faults::list(),
         move_source_gone::list(),
         move_strays::list(),
+        move_cleared::list(),
+        move_back::list(),
         move_secrets::list(),
         move_again::list(),
         move_verify::list(),

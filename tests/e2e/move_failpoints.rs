@@ -332,6 +332,7 @@ async fn inv1_inv3_a_move_killed_where_it_matters_is_taken_up_and_ends(
         .chain(FROM_SWITCH)
         .chain(special::STEPS)
         .chain(ELSEWHERE)
+        .chain(crate::move_cleared::STEPS)
         .map(str::to_owned)
         .collect();
     let named: BTreeSet<String> = steps().await?.into_iter().collect();

@@ -74,7 +74,8 @@ pub struct Move {
     pub error: Option<String>,
     /// What it took.
     pub record: MoveRecord,
-    /// Changes at the source after its fence, which nobody should have made; the first hundred.
+    /// Changes at the source after its fence, which nobody should have made; the first hundred. Of rows that are cleared:
+    /// changes at the target since the order.
     pub strays: Vec<Stray>,
     /// How many there are.
     #[serde(default)]
@@ -82,6 +83,10 @@ pub struct Move {
     /// Its source is gone for good: it ends without it.
     #[serde(default)]
     pub source_gone: bool,
+    /// It is no move: rows of the shop that no move made are cleared at its target. It was over before it began, and what it
+    /// left is what is still to be deleted.
+    #[serde(default)]
+    pub clears: bool,
     /// Since when a copy that it left waits to be deleted: at the target after an abort, at a source that was gone.
     #[serde(with = "time::serde::rfc3339::option")]
     pub leftover_since: Option<OffsetDateTime>,
@@ -150,7 +155,7 @@ pub struct MoveRecord {
     pub repaired_rows: u64,
     /// Rows deleted at the source at the end.
     pub deleted_rows: u64,
-    /// Where the dump of the source's rows is, until it is pruned.
+    /// Where the dump of the source's rows is, or of those that were cleared, until it is pruned.
     pub dump: Option<String>,
     /// Where the dump is of what a source had that was gone for good and came back, until it is pruned.
     pub gone_dump: Option<String>,
@@ -198,6 +203,21 @@ pub struct MoveNew {
     /// How long the source's copy is kept after the hand-over; without it, `moves.observe` of `fleet.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe_ms: Option<u64>,
+    /// Of a move back: also over so many changes of the copy there that nobody should have made (`strays_total` of the move
+    /// that it takes back), which it undoes, and no dump has. Refused where there are more or fewer by now.
+    #[serde(default)]
+    pub despite_strays: u64,
+}
+
+/// `POST /v1/shops/{ref}/clear`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShopClear {
+    /// The pod whose rows of the shop are dumped and deleted, by id or name. It must not own the shop.
+    pub at: String,
+    /// For whoever asks why they are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// `POST /v1/parks`: what an edge parked for a shop, told once its requests have gone on, or how many it sent to the shop's

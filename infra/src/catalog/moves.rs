@@ -12,8 +12,14 @@ use super::shops::{self, ShopRef};
 use super::{Catalog, CatalogError, Change, signed};
 use crate::api::{MoveRecord, Stray};
 
+// A move back.
+mod back;
 // A move begins, or is refused with the way out.
 mod begin;
+// Rows that no move made, at a pod that does not own their shop.
+mod clear;
+// What the metrics count of moves.
+pub(crate) mod counts;
 // What its driver does with it: taking it, steps, notes.
 mod drive;
 // What happened to it.
@@ -26,6 +32,8 @@ mod orders;
 mod parks;
 // Which pod a shop may be at.
 mod pins;
+// Notes that are no news.
+mod quiet;
 // Rows, and the ways to name one.
 mod row;
 // The one step that changes the owner of a shop.
@@ -33,6 +41,7 @@ mod switch;
 
 pub(super) use begin::refuse_migration_beside;
 pub use begin::{NewMove, Planned};
+pub use clear::ClearOrder;
 use events::{append, append_taken};
 pub(crate) use leftovers::Leftover;
 pub(crate) use orders::MoveOrder;
@@ -80,6 +89,9 @@ pub(crate) struct MoveDetail {
     pub(crate) back_of: Option<MoveId>,
     /// That move's `ready_gtid`: its target, which is this one's source, had not sold before it.
     pub(crate) back_from: Option<String>,
+    /// How much of the binlog of that move's source, which is this one's target, was looked at: what it held of strays the
+    /// operator knew.
+    pub(crate) back_seen: Option<String>,
     /// Where it goes on when it is paused.
     pub(crate) resume: Option<ResumePoint>,
     /// What the source had executed before the first row was copied.
@@ -101,6 +113,8 @@ pub(crate) struct MoveDetail {
     pub(crate) strays_let_go: u64,
     /// An operator's word: the source is gone for good, and the move ends without it.
     pub(crate) source_gone: bool,
+    /// It is no move: an operator's order to clear the shop's rows at the target, where the shop is not and was not to go.
+    pub(crate) clears: bool,
     /// A move back that failed past `preparing`: it copies everything anew.
     pub(crate) recopy: bool,
     /// Why it is to fail, said inside of its fence: that is lifted first, and whoever does it must not take it for one that
@@ -188,20 +202,21 @@ impl Catalog {
         find(&mut view, reference, self).await
     }
 
-    /// The move that brought a shop from a pod, where it had this epoch; the last one that tried.
-    pub(crate) async fn move_that_left(
+    /// The last move that was about a shop's copy at a pod, where it has this epoch: that tried to bring the shop from there, or
+    /// there.
+    pub(crate) async fn move_of_copy(
         &self,
         shop: ShopId,
-        source: PodId,
+        pod: PodId,
         epoch: Epoch,
     ) -> Result<Option<MoveRow>, CatalogError> {
         let mut conn = self.read.acquire().await?;
         let row: Option<RawMove> = sqlx::query_as(select_move!(
-            "where m.shop = $1 and m.source_pod = $2 and m.source_epoch = $3 \
+            "where m.shop = $1 and (m.source_pod = $2 and m.source_epoch = $3 or m.target_pod = $2 and m.epoch = $3) \
              order by m.created_ms desc, m.id desc limit 1"
         ))
         .bind(signed(shop.get()))
-        .bind(i64::from(source.get()))
+        .bind(i64::from(pod.get()))
         .bind(signed(epoch.get()))
         .fetch_optional(&mut *conn)
         .await?;

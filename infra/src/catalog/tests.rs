@@ -350,6 +350,8 @@ async fn a_removed_shop_leaves_a_tombstone_and_its_history_and_frees_its_names()
 // Names, history, and what the file itself refuses.
 mod whole;
 
+// Rows that no move made, and what a move back would undo.
+mod move_clear;
 // What is told of moves.
 mod move_events;
 // Fences that stand, or were lifted.

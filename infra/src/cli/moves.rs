@@ -85,6 +85,15 @@ pub struct ShopMove {
     /// How it is done
     #[command(flatten)]
     pub how: MoveHow,
+    /// To a former pod whose copy was changed so many times after the shop had left: as many as `move show` tells and you
+    /// looked at. The move undoes them, and no dump has them
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub despite_strays: u64,
     /// Only say whether it could be done, with sizes and an estimate
     #[arg(long, conflicts_with = "watch")]
     pub dry_run: bool,
@@ -112,6 +121,19 @@ pub struct MoveHow {
     /// Follow it as `podctl move watch` does; fails if the shop does not move
     #[arg(long)]
     pub watch: bool,
+}
+
+/// `podctl shop clear`.
+#[derive(Debug, Clone, Args)]
+pub struct ShopClearAt {
+    /// Handle, id or host
+    pub shop: String,
+    /// The pod that has the rows, by name or id; not the one that owns the shop
+    #[arg(long, value_name = "POD")]
+    pub at: String,
+    /// Why; kept with the order
+    #[arg(long)]
+    pub reason: Option<String>,
 }
 
 /// `podctl shop pin`.

@@ -5,7 +5,7 @@ use shared::{Handle, Host, PlacementState};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::moves::{ShopIsolate, ShopMove, ShopPin};
+use super::moves::{ShopClearAt, ShopIsolate, ShopMove, ShopPin};
 
 /// What may be done with a shop.
 #[derive(Debug, Subcommand)]
@@ -53,6 +53,8 @@ pub enum ShopCommand {
     Move(ShopMove),
     /// Move it to a pod of its own: an empty one, or one that is added
     Isolate(ShopIsolate),
+    /// Dump and delete what another pod has of it that no move left there: rows for whose sake a move there is refused
+    Clear(ShopClearAt),
     /// Keep it where it is, or bound for one pod: no move takes it elsewhere
     Pin(ShopPin),
     /// Let it be moved again

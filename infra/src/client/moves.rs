@@ -6,7 +6,7 @@ use reqwest::Method;
 
 use super::{Control, Error, Path};
 use crate::api::{
-    Move, MoveCheck, MoveEvents, MoveFinish, MoveList, MoveNew, MoveQuery, Pin, PinPut,
+    Move, MoveCheck, MoveEvents, MoveFinish, MoveList, MoveNew, MoveQuery, Pin, PinPut, ShopClear,
 };
 
 impl Control {
@@ -35,6 +35,12 @@ impl Control {
     /// Orders a move.
     pub async fn move_begin(&self, new: &MoveNew) -> Result<Move, Error> {
         self.send(Method::POST, &Path::of(&["moves"]), new).await
+    }
+
+    /// Orders that a shop's rows at a pod that does not own it are dumped and deleted.
+    pub async fn shop_clear(&self, reference: &str, wish: &ShopClear) -> Result<Move, Error> {
+        self.send(Method::POST, &Path::of(&["shops", reference, "clear"]), wish)
+            .await
     }
 
     /// What a move would do.

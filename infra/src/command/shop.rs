@@ -2,19 +2,18 @@
 
 use anyhow::anyhow;
 use serde::Serialize;
-use shared::PlacementState;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use shared::{PlacementState, PodId};
 use uuid::Uuid;
 
 use super::Context;
 use super::pod::or_known_pods;
-use crate::api::{PlacementAt, PlacementEvent, Shop, ShopNew, StateChange, TokenNew};
+use crate::api::{PlacementAt, PlacementEvent, Pod, Shop, ShopNew, StateChange, TokenNew};
 use crate::cli::{Change, HostCommand, ShopCommand, ShopCreate, TokenArgs, TokenCommand};
 use crate::client::{Control, Error};
-use crate::output::{facts, note, or_dash, table};
+use crate::output::{facts, instant, note, or_dash, table};
 use crate::suggest;
 
+mod clear;
 mod place;
 
 /// From so many shops a mistyped name is guessed; reading all of a large fleet for a guess would take minutes.
@@ -33,7 +32,8 @@ pub async fn run(cx: &Context, command: ShopCommand) -> anyhow::Result<()> {
         }
         ShopCommand::History { shop } => {
             let history = known(&control, &shop, control.shop_history(&shop).await).await?;
-            Ok(cx.out.result(&history, |h| event_table(&h.events))?)
+            let pods = control.pods().await?;
+            Ok(cx.out.result(&history, |h| event_table(&h.events, &pods))?)
         }
         ShopCommand::Where { shop, at } => {
             let answer = control.shop_placement(&shop, at).await;
@@ -56,6 +56,7 @@ pub async fn run(cx: &Context, command: ShopCommand) -> anyhow::Result<()> {
         }
         ShopCommand::Move(wish) => place::move_to(cx, &control, wish).await,
         ShopCommand::Isolate(wish) => place::isolate(cx, &control, wish).await,
+        ShopCommand::Clear(wish) => clear::at(cx, &control, wish).await,
         ShopCommand::Pin(wish) => place::pin(cx, &control, wish).await,
         ShopCommand::Unpin { shop } => place::unpin(cx, &control, &shop).await,
         ShopCommand::Host(command) => host(cx, &control, command).await,
@@ -301,12 +302,16 @@ fn move_fact(state: Option<&String>, id: Option<&String>) -> String {
     }
 }
 
-fn event_table(events: &[PlacementEvent]) -> String {
+fn event_table(events: &[PlacementEvent], pods: &[Pod]) -> String {
+    let named = |id: PodId| {
+        let pod = pods.iter().find(|pod| pod.id == id);
+        pod.map_or_else(|| id.to_string(), |pod| pod.name.clone())
+    };
     let rows = events.iter().map(|event| {
         [
             event.sequence.to_string(),
             instant(event.at),
-            change(event.old_pod, event.new_pod),
+            change(event.old_pod.map(named), event.new_pod.map(named)),
             change(
                 event.old_epoch.map(|e| e.get()),
                 event.new_epoch.map(|e| e.get()),
@@ -347,13 +352,22 @@ fn placement_line(placement: &PlacementAt) -> String {
     )
 }
 
-fn instant(at: OffsetDateTime) -> String {
-    at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_history_names_pods() {
+        let json = serde_json::json!([{ "sequence": 7, "old_pod": 1, "old_epoch": 1, "new_pod": 2, "new_epoch": 2,
+            "state": "serving", "actor": "ops", "reason": null, "at": "2026-01-31T12:00:00Z" }]);
+        let events: Vec<PlacementEvent> = serde_json::from_value(json).unwrap();
+        let json = serde_json::json!([{ "id": 2, "name": "south", "region": "eu", "pool": "shared", "class": "small",
+            "max_shops": 5, "status": "active", "shops": 1, "term": 1, "version": 1, "endpoints": [] }]);
+        let pods: Vec<Pod> = serde_json::from_value(json).unwrap();
+        // One that is no more is told by its number.
+        let text = event_table(&events, &pods);
+        assert!(text.contains("1 -> south"), "{text}");
+    }
 
     #[test]
     fn a_change_shows_both_sides_only_where_they_differ() {

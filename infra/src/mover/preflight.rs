@@ -19,7 +19,7 @@ mod rows;
 // The servers' settings, alone and against each other.
 mod servers;
 // What stands at the target already.
-mod target;
+pub(super) mod target;
 
 /// What a copy with its verification gets done in a second on a small server; a guess, for a first estimate.
 const ROWS_PER_SECOND: u64 = 15_000;

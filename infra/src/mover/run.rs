@@ -22,6 +22,8 @@ use super::registry::Moves;
 use crate::catalog::{Catalog, CatalogError};
 use crate::pod_store::PodStore;
 
+// Rows that no move made, and an operator's order to clear them.
+mod clear;
 // How many moves do what at once, by pod and in the fleet.
 mod caps;
 // What a server said and nobody has thought of.

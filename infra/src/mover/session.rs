@@ -40,7 +40,7 @@ pub(crate) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// A large row may take longer, by its size: no disk that a shop can live on is slower.
 const LOAD_BYTES_PER_SECOND: u64 = 1 << 20;
 /// All rows of one read: each of them has the deadline of a statement besides.
-const READ_LIMIT: Duration = Duration::from_secs(600);
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(600);
 /// A commit waits for a replica's acknowledgement, which a restart of replicas can hold up.
 pub(crate) const COMMIT_LIMIT: Duration = Duration::from_secs(30);
 /// What the server may spend on waiting for executed transactions less than its client, so that its answer comes first.
@@ -77,7 +77,15 @@ impl Session {
     /// Connects to the primary of one of the move's two pods, and makes sure that it is the one that is meant: the pod,
     /// the term, and that it takes writes.
     pub(crate) async fn open(job: &Job, end: &End) -> Result<Self, MoveError> {
-        let mut session = connect::primary(end, &job.stop).await?;
+        Self::open_primary(end, &job.stop).await
+    }
+
+    /// The same for whoever is no run of a move.
+    pub(crate) async fn open_primary(
+        end: &End,
+        stop: &CancellationToken,
+    ) -> Result<Self, MoveError> {
+        let mut session = connect::primary(end, stop).await?;
         session.greet().await?;
         Ok(session)
     }

@@ -135,6 +135,20 @@ steps! {
     GoneRelease => "gone-release",
     /// The catalog: nothing is left there.
     GoneDone => "gone-done",
+    /// Rows that no move made are to be cleared: their pod's home of the shop gets a new owner.
+    ClearMark => "clear-mark",
+    /// The catalog: from which set of transactions on others' changes of those rows are looked for.
+    ClearWatch => "clear-watch",
+    /// The rows are dumped.
+    ClearDump => "clear-dump",
+    /// The catalog: where the dump is.
+    ClearNote => "clear-note",
+    /// They are deleted.
+    ClearDelete => "clear-delete",
+    /// The home there forgets the order; a mark stays.
+    ClearRelease => "clear-release",
+    /// The catalog: nothing is left there.
+    ClearDone => "clear-done",
     /// What an aborted move left at its target, or one that ended without its source at that: the catalog's row of it gets
     /// a new owner number.
     LeftoverTake => "leftover-take",

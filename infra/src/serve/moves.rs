@@ -114,15 +114,15 @@ async fn look_before(app: &App, new: &NewMove) -> Answer<MoveCheck> {
     let observe = Duration::from_millis(new.observe_ms);
     Box::pin(dry_run(&app.mover, &planned, observe))
         .await
-        .map_err(against)
+        .map_err(|error| against(error, ", or name another pod"))
 }
 
-/// What a pod has against a move, for the operator.
-fn against(error: MoveError) -> Failure {
+/// What a pod has against an order, for the operator; `or` is what else can be done where it is away.
+pub(super) fn against(error: MoveError, or: &str) -> Failure {
     let text = error.brief();
     let away = |pod: PodId| {
         let way = format!(
-            "{text}; nothing was begun. See that pod {pod} runs (`podctl doctor`) and try again, or name another pod"
+            "{text}; nothing was begun. See that pod {pod} runs (`podctl doctor`) and try again{or}"
         );
         Failure::new(Kind::Unavailable, way)
     };
@@ -142,7 +142,9 @@ fn against(error: MoveError) -> Failure {
         | MoveError::Bound(_)
         | MoveError::File { .. }
         | MoveError::Waits(_)
-        | MoveError::Stopped => Failure::new(Kind::Conflict, text).and("nothing was begun"),
+        | MoveError::Ordered
+        | MoveError::Stopped
+        | MoveError::Unexpected(_) => Failure::new(Kind::Conflict, text).and("nothing was begun"),
     }
 }
 
@@ -152,6 +154,7 @@ fn checked(app: &App, new: MoveNew) -> Answer<NewMove> {
         to,
         reason,
         observe_ms,
+        despite_strays,
     } = new;
     let observe = app.move_limits.observe;
     let observe_ms =
@@ -168,6 +171,7 @@ fn checked(app: &App, new: MoveNew) -> Answer<NewMove> {
         target: to,
         reason: check::line("reason", reason, check::TEXT_LEN_MAX)?,
         observe_ms,
+        despite_strays,
     })
 }
 
@@ -343,7 +347,7 @@ async fn told(app: &App, id: MoveId, after: u64, last: Option<u32>) -> Answer<Mo
 }
 
 /// A move with what its mover is doing.
-fn view(app: &App, row: MoveRow) -> Answer<Move> {
+pub(super) fn view(app: &App, row: MoveRow) -> Answer<Move> {
     let mut it = row.into_api()?;
     it.progress = app.moves.progress(it.id);
     Ok(it)

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{feed, moves, operations, overview, pods, shops};
+use super::{clear, feed, moves, operations, overview, pods, shops};
 
 /// The document at `/v1/openapi.json`.
 #[derive(OpenApi)]
@@ -16,7 +16,7 @@ use super::{feed, moves, operations, overview, pods, shops};
     paths(
         feed::table, feed::changes,
         shops::list, shops::create, shops::show, shops::set_state, shops::history, shops::placement,
-        shops::add_host, shops::remove_host, shops::create_token, shops::tokens, shops::revoke_token,
+        clear::clear, shops::add_host, shops::remove_host, shops::create_token, shops::tokens, shops::revoke_token,
         pods::list, pods::show, pods::put, pods::set_status, pods::set_primary, pods::topology,
         moves::list, moves::create, moves::try_out, moves::show, moves::pause, moves::resume, moves::abort, moves::finish, moves::events,
         moves::park, moves::pin, moves::unpin,

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::app::App;
 use super::failure::Failure;
-use super::{auth, feed, moves, openapi, operations, overview, pods, shops};
+use super::{auth, clear, feed, moves, openapi, operations, overview, pods, shops};
 
 /// All routes with all layers.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -47,6 +47,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
             get(shops::tokens).post(shops::create_token),
         )
         .route("/v1/shops/{ref}/tokens/{id}", delete(shops::revoke_token))
+        .route("/v1/shops/{ref}/clear", post(clear::clear))
         .route("/v1/shops/{ref}/pin", put(moves::pin).delete(moves::unpin))
         .route("/v1/moves", get(moves::list).post(moves::create))
         .route("/v1/moves/check", post(moves::try_out))

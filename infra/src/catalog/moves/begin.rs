@@ -1,14 +1,18 @@
 //! A move begins: everything the catalog knows against it is said at once, each with its way out.
 
-use shared::moves::{MoveEvent, MoveId, MoveState};
+use shared::moves::{MoveId, MoveState};
 use shared::{Epoch, PodId, ShopId};
 
+use super::back::{strays_against, take_back};
+use super::leftovers::leftover_at;
 use super::orders::ways;
-use super::{MoveDetail, MoveRow, append, by_id, drop_lease, open_of, text_of, write};
+use super::row::Entry;
+use super::{MoveDetail, MoveRow, append, by_id, counts, open_of};
 use crate::api::{Pod, PodStatus, Shop};
 use crate::catalog::operations::MIGRATE_KIND;
 use crate::catalog::shops::{self, ShopRef};
 use crate::catalog::{Catalog, CatalogError, Change, Position, epoch, pods, signed, unsigned};
+use crate::output::the_pod;
 
 /// A move to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub struct NewMove {
     pub reason: Option<String>,
     /// How long the source's copy is kept after the hand-over.
     pub observe_ms: u64,
+    /// Of a move back: also over so many stray changes of the copy there, which were looked at.
+    pub despite_strays: u64,
 }
 
 /// What the catalog has nothing against.
@@ -61,33 +67,26 @@ impl Catalog {
             ..MoveDetail::default()
         };
         let id = MoveId::random();
+        let mut despite = String::new();
         if let Some(former) = back_of {
-            detail.back_of = Some(former);
-            detail.back_from = take_back(&mut change, former, id).await?;
+            despite = take_back(&mut change, former, id, &mut detail).await?;
         }
         let reserved = reserve(&mut change, &shop).await?;
         let owner = last_owner(&mut change, shop.id).await?;
-        let (at_ms, state) = (change.at_ms, MoveState::Preparing);
-        sqlx::query(
-            "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, state, owner, detail, error, \
-             actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $7, $11, $8, null, $9, $10, $10)",
-        )
-        .bind(id.to_string())
-        .bind(signed(shop.id.get()))
-        .bind(i64::from(shop.pod.id.get()))
-        .bind(i64::from(target.id.get()))
-        .bind(signed(shop.epoch.get()))
-        .bind(signed(reserved.get()))
-        .bind(state.as_str())
-        .bind(text_of(&detail)?)
-        .bind(actor)
-        .bind(at_ms)
-        .bind(owner)
-        .execute(change.conn())
-        .await?;
+        let state = MoveState::Preparing;
+        let entry = Entry {
+            id,
+            shop: &shop,
+            target: target.id,
+            epoch: reserved,
+            state,
+            owner,
+            detail: &detail,
+        };
+        entry.insert(&mut change).await?;
         let reason = new.reason.as_ref().map(|r| format!(": {r}"));
         let note = format!(
-            "shop {} from pod {} to pod {}, epoch {} to {}{}",
+            "shop {} from {} to {}, epoch {} to {}{despite}{}",
             shop.handle,
             shop.pod.name,
             target.name,
@@ -95,9 +94,12 @@ impl Catalog {
             reserved.get(),
             reason.unwrap_or_default()
         );
-        append(&mut change, id, state, unsigned(owner)?, Some(&note)).await?;
+        append(&mut change, id, state, owner, Some(&note)).await?;
         let row = by_id(change.conn(), id).await?;
         change.commit().await?;
+        if back_of.is_some() {
+            counts::taken_back();
+        }
         Ok(row)
     }
 
@@ -121,14 +123,14 @@ impl Catalog {
             }
             Err(error) => return Err(error),
         };
-        let back_of = match open_of(change.conn(), shop.id).await? {
+        let former = match open_of(change.conn(), shop.id).await? {
             // What a source has that is gone for good is nothing to go back to.
             Some(open)
                 if open.state == MoveState::Observing
                     && open.source == target.id
                     && !open.detail.source_gone =>
             {
-                Some(open.id)
+                Some(open)
             }
             Some(open) if open.state == MoveState::Observing && target.id == shop.pod.id => {
                 return Err(CatalogError::Conflict(format!(
@@ -142,7 +144,8 @@ impl Catalog {
             None => None,
         };
         let mut against = Vec::new();
-        against.extend(of_target(&shop, &target, back_of.is_some()));
+        against.extend(of_target(&shop, &target, former.is_some()));
+        against.extend(strays_against(former.as_ref(), &shop, &target, new));
         against.extend(of_source(change, &shop).await?);
         against.extend(pinned_elsewhere(&shop, &target));
         against.extend(leftover_at(change, &shop, &target).await?);
@@ -152,7 +155,7 @@ impl Catalog {
             Ok(Planned {
                 shop,
                 target,
-                back_of,
+                back_of: former.map(|former| former.id),
             })
         } else {
             Err(CatalogError::Conflict(against.join("; ")))
@@ -160,7 +163,7 @@ impl Catalog {
     }
 
     /// A shop that is being made has no placement yet, and is not unknown either.
-    async fn shop_to_move(
+    pub(super) async fn shop_to_move(
         &self,
         change: &mut Change<'_>,
         reference: &ShopRef,
@@ -195,39 +198,16 @@ impl Catalog {
 
 /// The last owner number of any move of the shop. The next goes on from it: a home refuses an older mover of whichever move
 /// by the number alone, for ever.
-async fn last_owner(change: &mut Change<'_>, shop: ShopId) -> Result<i64, CatalogError> {
+pub(super) async fn last_owner(change: &mut Change<'_>, shop: ShopId) -> Result<u64, CatalogError> {
     let last: Option<i64> = sqlx::query_scalar("select max(owner) from move where shop = $1")
         .bind(signed(shop.get()))
         .fetch_one(change.conn())
         .await?;
-    Ok(last.unwrap_or(0))
-}
-
-/// Closes the move in observation for another one; gives what its target had executed before it sold.
-async fn take_back(
-    change: &mut Change<'_>,
-    former: MoveId,
-    by: MoveId,
-) -> Result<Option<String>, CatalogError> {
-    let row = by_id(change.conn(), former).await?;
-    let next = row
-        .state
-        .after(MoveEvent::TakenBack)
-        .ok_or_else(|| CatalogError::Stale(format!("move {former}")))?;
-    let detail = MoveDetail {
-        since_ms: Some(change.at_ms),
-        taken_back_by: Some(by),
-        ..row.detail
-    };
-    write(change, former, next, &detail, row.error.as_deref()).await?;
-    let note = format!("taken back by move {by}");
-    append(change, former, next, row.owner, Some(&note)).await?;
-    drop_lease(change, former).await?;
-    Ok(detail.ready_gtid)
+    unsigned(last.unwrap_or(0))
 }
 
 /// An epoch that no move of this shop ever had.
-async fn reserve(change: &mut Change<'_>, shop: &Shop) -> Result<Epoch, CatalogError> {
+pub(super) async fn reserve(change: &mut Change<'_>, shop: &Shop) -> Result<Epoch, CatalogError> {
     let last: Option<i64> = sqlx::query_scalar("select max(epoch) from move where shop = $1")
         .bind(signed(shop.id.get()))
         .fetch_one(change.conn())
@@ -237,20 +217,17 @@ async fn reserve(change: &mut Change<'_>, shop: &Shop) -> Result<Epoch, CatalogE
 }
 
 /// The refusal of a second move.
-fn moving(open: &MoveRow) -> CatalogError {
+pub(super) fn moving(open: &MoveRow) -> CatalogError {
+    let (shop, id, state) = (&open.handle, open.id, open.state);
+    let (from, to, ways) = (&open.source_name, &open.target_name, ways(open));
     CatalogError::Conflict(format!(
-        "shop {} has an open move, {} from pod {} to pod {}, which is {}: {}",
-        open.handle,
-        open.id,
-        open.source_name,
-        open.target_name,
-        open.state,
-        ways(open)
+        "shop {shop} has an open move, {id} from {from} to {to}, which is {state}: {ways}"
     ))
 }
 
 fn is_there(shop: &Shop) -> String {
-    format!("shop {} is at pod {} already", shop.handle, shop.pod.name)
+    let pod = the_pod(&shop.pod.name);
+    format!("shop {} is at {pod} already", shop.handle)
 }
 
 /// Pure.
@@ -260,20 +237,20 @@ fn of_target(shop: &Shop, target: &Pod, back: bool) -> Vec<String> {
         against.push(format!("{}; name another pod", is_there(shop)));
         return against;
     }
-    let name = &target.name;
+    let (name, pod) = (&target.name, the_pod(&target.name));
     match target.status {
         PodStatus::Active => {}
         PodStatus::Draining => against.push(format!(
-            "pod {name} is draining and takes no shops; end that with `podctl pod undrain {name}`, or name another pod"
+            "{pod} is draining and takes no shops; end that with `podctl pod undrain {name}`, or name another pod"
         )),
         PodStatus::Offline => against.push(format!(
-            "pod {name} is offline; bring it back with `podctl pod undrain {name}`, or name another pod"
+            "{pod} is offline; bring it back with `podctl pod undrain {name}`, or name another pod"
         )),
     }
     // The way back needs no room that the shop did not have before.
     if !back && target.shops >= target.max_shops {
         against.push(format!(
-            "pod {name} is full with {} of {} shops (those on their way to it count); raise `max_shops` in fleet.toml \
+            "{pod} is full with {} of {} shops (those on their way to it count); raise `max_shops` in fleet.toml \
              and `podctl apply`, move a shop away, add a pod (`podctl pod add`), or name another one",
             target.shops, target.max_shops
         ));
@@ -284,9 +261,12 @@ fn of_target(shop: &Shop, target: &Pod, back: bool) -> Vec<String> {
 /// A pod that is being emptied may be left; one that does not serve can give nothing away.
 async fn of_source(change: &mut Change<'_>, shop: &Shop) -> Result<Option<String>, CatalogError> {
     let source = pods::find(change.conn(), &shop.pod.id.to_string()).await?;
-    let name = &source.name;
+    let (name, pod) = (&source.name, the_pod(&source.name));
     Ok((source.status == PodStatus::Offline).then(|| {
-        format!("pod {name}, where shop {} is, is offline; bring it back with `podctl pod undrain {name}`", shop.handle)
+        format!(
+            "{pod}, where shop {} is, is offline; bring it back with `podctl pod undrain {name}`",
+            shop.handle
+        )
     }))
 }
 
@@ -296,9 +276,9 @@ fn pinned_elsewhere(shop: &Shop, target: &Pod) -> Vec<String> {
     if let Some(pin) = shop.pinned.as_ref().filter(|pin| pin.id != target.id) {
         let why = shop.pin_reason.as_ref().map(|why| format!(" ({why})"));
         against.push(format!(
-            "shop {0} is pinned to pod {1}{2}; take the pin away with `podctl shop unpin {0}`",
+            "shop {0} is pinned to {1}{2}; take the pin away with `podctl shop unpin {0}`",
             shop.handle,
-            pin.name,
+            the_pod(&pin.name),
             why.unwrap_or_default()
         ));
     }
@@ -309,26 +289,6 @@ fn pinned_elsewhere(shop: &Shop, target: &Pod) -> Vec<String> {
         ));
     }
     against
-}
-
-async fn leftover_at(
-    change: &mut Change<'_>,
-    shop: &Shop,
-    target: &Pod,
-) -> Result<Option<String>, CatalogError> {
-    let left: Option<String> =
-        sqlx::query_scalar("select move from move_leftover where shop = $1 and pod = $2 limit 1")
-            .bind(signed(shop.id.get()))
-            .bind(i64::from(target.id.get()))
-            .fetch_optional(change.conn())
-            .await?;
-    Ok(left.map(|id| {
-        format!(
-            "pod {} still has rows of shop {} that move {id} left there; they are deleted as soon as the pod can be \
-             reached: try again when `podctl move show {id}` tells of no leftover",
-            target.name, shop.handle
-        )
-    }))
 }
 
 /// The operation that holds the shop, if one does.

@@ -6,7 +6,9 @@ use shared::{Epoch, PodId, ShopId};
 
 use super::drive::take_lease;
 use super::{DRIVER, MoveDetail, MoveRow, append, append_taken, by_id, drop_lease, text_of};
+use crate::api::{Pod, Shop};
 use crate::catalog::{Catalog, CatalogError, Change, epoch, pod_id, shop_id, signed, unsigned};
+use crate::output::the_pod;
 
 /// A copy to be taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +93,9 @@ impl Catalog {
         lease_ms: u64,
         force: bool,
     ) -> Result<Option<Leftover>, CatalogError> {
+        if !force && self.is_held(id, holder).await? {
+            return Ok(None);
+        }
         let mut change = self.change(DRIVER).await?;
         let raised: Option<i64> = sqlx::query_scalar(
             "update move_leftover set owner = owner + 1 where move = $1 returning owner",
@@ -180,16 +185,7 @@ impl Catalog {
         dump: &str,
     ) -> Result<(), CatalogError> {
         let mut change = self.change(DRIVER).await?;
-        let mut row = by_id(change.conn(), left.id).await?;
-        let held: Option<i64> =
-            sqlx::query_scalar("select 1 from move_leftover where move = $1 and owner = $2")
-                .bind(left.id.to_string())
-                .bind(signed(left.owner))
-                .fetch_optional(change.conn())
-                .await?;
-        if held.is_none() {
-            return Err(stale(left.id));
-        }
+        let mut row = held(&mut change, left).await?;
         if row.detail.record.gone_dump.as_deref() == Some(dump) {
             return Ok(());
         }
@@ -197,6 +193,29 @@ impl Catalog {
         store(&mut change, left.id, &row.detail).await?;
         let note = format!("what pod {} had of the shop is in {dump}", row.source_name);
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
+        change.commit().await
+    }
+
+    /// Keeps what is known of rows that are being cleared: how far their pod's binlog was looked at, who else changed them
+    /// meanwhile, their dump. `note` is news.
+    pub(crate) async fn note_cleared(
+        &self,
+        left: &Leftover,
+        detail: &MoveDetail,
+        note: Option<&str>,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.change(DRIVER).await?;
+        let row = held(&mut change, left).await?;
+        let mut kept = row.detail;
+        kept.watched.clone_from(&detail.watched);
+        kept.strays.clone_from(&detail.strays);
+        kept.strays_total = detail.strays_total;
+        kept.record.dump.clone_from(&detail.record.dump);
+        kept.record.deleted_rows = detail.record.deleted_rows;
+        store(&mut change, left.id, &kept).await?;
+        if note.is_some() {
+            append(&mut change, left.id, row.state, left.owner, note).await?;
+        }
         change.commit().await
     }
 
@@ -223,6 +242,20 @@ impl Catalog {
         let note = format!("no row of the shop is left at pod {pod}");
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
         change.commit().await
+    }
+}
+
+/// The move, if its leftover is still this owner's.
+async fn held(change: &mut Change<'_>, left: &Leftover) -> Result<MoveRow, CatalogError> {
+    let held: Option<i64> =
+        sqlx::query_scalar("select 1 from move_leftover where move = $1 and owner = $2")
+            .bind(left.id.to_string())
+            .bind(signed(left.owner))
+            .fetch_optional(change.conn())
+            .await?;
+    match held {
+        Some(_) => by_id(change.conn(), left.id).await,
+        None => Err(stale(left.id)),
     }
 }
 
@@ -255,6 +288,32 @@ async fn store(
 
 fn stale(id: MoveId) -> CatalogError {
     CatalogError::Stale(format!("the copy that move {id} left"))
+}
+
+/// What stands against a move of a shop to a pod where something is still to be deleted.
+pub(super) async fn leftover_at(
+    change: &mut Change<'_>,
+    shop: &Shop,
+    pod: &Pod,
+) -> Result<Option<String>, CatalogError> {
+    let left: Option<String> =
+        sqlx::query_scalar("select move from move_leftover where shop = $1 and pod = $2 limit 1")
+            .bind(signed(shop.id.get()))
+            .bind(i64::from(pod.id.get()))
+            .fetch_optional(change.conn())
+            .await?;
+    let Some(id) = left else { return Ok(None) };
+    let ordered = by_id(change.conn(), move_id(&id)?).await?.detail.clears;
+    let (pod, handle) = (the_pod(&pod.name), &shop.handle);
+    let rows = if ordered {
+        format!("{pod} still has rows of shop {handle} that are to be cleared (order {id})")
+    } else {
+        format!("{pod} still has rows of shop {handle} that move {id} left there")
+    };
+    Ok(Some(format!(
+        "{rows}; they are deleted as soon as the pod can be reached: try again when `podctl move show {id}` tells of no \
+         leftover"
+    )))
 }
 
 /// Added in the transaction that closes the move.

@@ -7,7 +7,7 @@ use super::drive::apply;
 use super::switch::owned_by_target;
 use super::{MoveRef, MoveRow, append, by_id, find, open_of, write};
 use crate::catalog::{Catalog, CatalogError, Change};
-use crate::output::count;
+use crate::output::{count, the_pod};
 
 /// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,6 +259,14 @@ fn refusal(row: &MoveRow, what: &str) -> CatalogError {
     ))
 }
 
+/// The word that an order needs which ends the copy at the source, where there are strays.
+fn despite_strays(row: &MoveRow) -> String {
+    match row.detail.strays_told() {
+        0 => String::new(),
+        strays => format!(" --despite-strays {strays}"),
+    }
+}
+
 /// What can be done with a move in its state.
 pub(super) fn ways(row: &MoveRow) -> String {
     let id = row.id;
@@ -278,11 +286,14 @@ pub(super) fn ways(row: &MoveRow) -> String {
              for good: `podctl move finish {id} --source-gone`",
             row.source_name
         ),
-        MoveState::Observing => format!(
-            "move the shop back with `podctl shop move {} --to {}`, or end the time of observation with \
-             `podctl move finish {id}`",
-            row.handle, row.source_name
-        ),
+        MoveState::Observing => {
+            let despite = despite_strays(row);
+            format!(
+                "move the shop back with `podctl shop move {} --to {}{despite}`, or end the time of observation with \
+                 `podctl move finish {id}{despite}`",
+                row.handle, row.source_name
+            )
+        }
         MoveState::Retiring => format!(
             "the copy at pod {0} is being deleted; wait for its end (`podctl move watch {id}`), or stop it with \
              `podctl move pause {id}`. If pod {0} is gone for good: `podctl move finish {id} --source-gone`",
@@ -304,6 +315,12 @@ pub(super) fn ways(row: &MoveRow) -> String {
         MoveState::Aborting => {
             format!("it is being undone and ends by itself (`podctl move watch {id}`)")
         }
+        MoveState::Aborted if row.detail.clears => format!(
+            "it is an order to clear the rows of shop {} at {}, and goes on by itself until they are gone (`podctl move show \
+             {id}`)",
+            row.handle,
+            the_pod(&row.target_name)
+        ),
         MoveState::Aborted => format!(
             "it is over, and the shop stayed at pod {}; begin another one with `podctl shop move {} --to {}`",
             row.source_name, row.handle, row.target_name

@@ -1,14 +1,14 @@
 //! Rows of `move`, and the ways to name one.
 
-use shared::ShopId;
 use shared::moves::{MoveId, MoveState};
+use shared::{Epoch, PodId, ShopId};
 use sqlx::SqliteConnection;
 
-use super::{MoveDetail, MoveRef, MoveRow};
-use crate::api::{Move, PodName, ShopName};
+use super::{MoveDetail, MoveRef, MoveRow, text_of};
+use crate::api::{Move, PodName, Shop, ShopName};
 use crate::catalog::shops::{self, ShopRef};
 use crate::catalog::{
-    Catalog, CatalogError, epoch, instant, pod_id, shop_id, signed, unsigned, word,
+    Catalog, CatalogError, Change, epoch, instant, pod_id, shop_id, signed, unsigned, word,
 };
 
 #[derive(Debug, sqlx::FromRow)]
@@ -47,6 +47,44 @@ macro_rules! select_move {
 }
 pub(super) use select_move;
 
+/// A new row.
+pub(super) struct Entry<'a> {
+    pub(super) id: MoveId,
+    /// At its source.
+    pub(super) shop: &'a Shop,
+    pub(super) target: PodId,
+    /// Reserved for the target.
+    pub(super) epoch: Epoch,
+    pub(super) state: MoveState,
+    /// The last one of the shop: whoever takes the move up raises it.
+    pub(super) owner: u64,
+    pub(super) detail: &'a MoveDetail,
+}
+
+impl Entry<'_> {
+    pub(super) async fn insert(&self, change: &mut Change<'_>) -> Result<(), CatalogError> {
+        let (at_ms, actor) = (change.at_ms, change.actor.clone());
+        sqlx::query(
+            "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, state, owner, detail, error, \
+             actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $7, $11, $8, null, $9, $10, $10)",
+        )
+        .bind(self.id.to_string())
+        .bind(signed(self.shop.id.get()))
+        .bind(i64::from(self.shop.pod.id.get()))
+        .bind(i64::from(self.target.get()))
+        .bind(signed(self.shop.epoch.get()))
+        .bind(signed(self.epoch.get()))
+        .bind(self.state.as_str())
+        .bind(text_of(self.detail)?)
+        .bind(actor)
+        .bind(at_ms)
+        .bind(signed(self.owner))
+        .execute(change.conn())
+        .await?;
+        Ok(())
+    }
+}
+
 impl RawMove {
     pub(super) fn into_row(self) -> Result<MoveRow, CatalogError> {
         let corrupt = |what: &str| CatalogError::Corrupt(format!("the {what} of move {}", self.id));
@@ -84,6 +122,7 @@ impl MoveRow {
             strays,
             waits,
             source_gone,
+            clears,
             since_ms,
             taken_back_by,
             events_left_out,
@@ -118,6 +157,7 @@ impl MoveRow {
             strays,
             strays_total,
             source_gone,
+            clears,
             leftover_since: self.leftover_ms.map(instant).transpose()?,
             actor: self.actor,
             created_at: instant(self.created_ms)?,

@@ -147,6 +147,7 @@ async fn refusal(catalog: &Catalog, handle: &str, target: &str) -> String {
         target: target.into(),
         reason: None,
         observe_ms: 0,
+        despite_strays: 0,
     };
     let checked = catalog.check_move(&new).await.unwrap_err().to_string();
     let error = catalog.begin_move("ops", &new).await.unwrap_err();

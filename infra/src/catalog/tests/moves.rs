@@ -10,6 +10,7 @@ pub(super) fn to(shop: &Shop, target: &str) -> NewMove {
         target: target.into(),
         reason: Some("launch".into()),
         observe_ms: 1000,
+        despite_strays: 0,
     }
 }
 

@@ -1,18 +1,38 @@
 //! Moves for people.
 
-use indicatif::{HumanBytes, HumanCount};
+use std::time::Duration;
+
+use indicatif::HumanBytes;
 use shared::moves::MoveState;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
-use crate::api::{MOVE_EVENTS_FIRST, Move, MoveEventRow, MoveProgress, MoveRecord};
-use crate::output::{count, facts, or_dash, table};
+use crate::api::{MOVE_EVENTS_FIRST, Move, MoveEventRow, MoveRecord};
+use crate::output::{count, facts, instant, or_dash, table};
+
+// What the mover is doing.
+mod progress;
+pub use progress::progress_line;
+pub(super) use progress::rows_there;
 
 /// More strays than this are told by number: the first ones show where to look.
 const STRAYS_SHOWN: usize = 20;
 
 /// One sentence.
 pub fn headline(it: &Move) -> String {
+    if it.clears {
+        return format!(
+            "the rows of {} at {} {}{} (order {})",
+            it.shop.handle,
+            it.target.name,
+            if it.leftover_since.is_some() {
+                "are being cleared"
+            } else {
+                "are cleared"
+            },
+            why(it),
+            it.id
+        );
+    }
     format!(
         "move {} of {} from {} to {} is {}{}",
         it.id,
@@ -22,6 +42,38 @@ pub fn headline(it: &Move) -> String {
         it.state,
         why(it)
     )
+}
+
+/// The same after an order, with how to see what follows from it.
+pub fn ordered(it: &Move) -> String {
+    let follows = match it.state {
+        MoveState::Aborted if it.leftover_since.is_some() => {
+            format!("\nfollow it with `podctl move watch {}`", it.id)
+        }
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::CatchingUp
+        | MoveState::Verifying
+        | MoveState::Fenced
+        | MoveState::Cutover
+        | MoveState::Retiring
+        | MoveState::Aborting => format!("\nfollow it with `podctl move watch {}`", it.id),
+        MoveState::Observing
+        | MoveState::Done
+        | MoveState::Paused
+        | MoveState::Aborted
+        | MoveState::Failed => String::new(),
+    };
+    headline(it) + &follows
+}
+
+/// Its state, or that of an order to clear rows, which is no move.
+fn state(it: &Move) -> &'static str {
+    match it.leftover_since {
+        _ if !it.clears => it.state.as_str(),
+        Some(_) => "clearing",
+        None => "cleared",
+    }
 }
 
 /// Why it stands where it stands.
@@ -44,7 +96,7 @@ pub(super) fn row(it: &Move) -> [String; 7] {
         it.shop.handle.to_string(),
         it.source.name.clone(),
         it.target.name.clone(),
-        it.state.to_string(),
+        state(it).to_owned(),
         instant(it.created_at),
         or_dash(note),
     ]
@@ -52,9 +104,13 @@ pub(super) fn row(it: &Move) -> [String; 7] {
 
 /// Everything about one; `before` is how many of its events came before these.
 pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
-    let back = it.back_of.map(|id| format!("takes back {id}"));
+    let kind = match it.back_of {
+        Some(id) => Some(format!("takes back {id}")),
+        None => it
+            .clears
+            .then(|| format!("no move: clears what {} has of the shop", it.target.name)),
+    };
     let taken_back = it.taken_back_by.map(|id| format!("by {id}"));
-    let kept = std::time::Duration::from_millis(it.observe_ms);
     let mut lines = vec![
         ("id", it.id.to_string()),
         ("shop", format!("{} ({})", it.shop.handle, it.shop.id)),
@@ -68,17 +124,17 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
         ),
         (
             "state",
-            format!("{} since {}", it.state, instant(it.state_since)),
+            format!("{} since {}", state(it), instant(it.state_since)),
         ),
         (
             "ordered",
             format!("{} by {}", instant(it.created_at), it.actor),
         ),
         ("reason", or_dash(it.reason.as_ref())),
-        ("observe", shared::config::format_duration(kept)),
+        ("observe", observed(it)),
         ("owner", it.owner.to_string()),
     ];
-    lines.extend(back.map(|text| ("kind", text)));
+    lines.extend(kind.map(|text| ("kind", text)));
     lines.extend(taken_back.map(|text| ("taken back", text)));
     lines.extend(it.waits.clone().map(|text| ("waits", text)));
     lines.extend(it.error.clone().map(|text| ("error", text)));
@@ -86,22 +142,7 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
     lines.extend(record(&it.record));
     lines.extend(leftover(it).map(|text| ("leftover", text)));
     let mut parts = vec![facts(&lines)];
-    if it.strays_told() > 0 {
-        let rows = it.strays.iter().take(STRAYS_SHOWN).map(|stray| {
-            let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(stray.at_ms) * 1_000_000);
-            [
-                stray.table.clone(),
-                stray.gtid.clone(),
-                or_dash(at.ok().map(instant)),
-            ]
-        });
-        parts.push(format!(
-            "{} at {} after the fence, which a move back would undo:\n{}",
-            count(it.strays_told(), "stray change"),
-            it.source.name,
-            table("", ["table", "transaction", "at"], rows.collect())
-        ));
-    }
+    parts.extend(strays(it));
     parts.extend(earlier(it, before));
     let rows = events.iter().map(|event| {
         [
@@ -117,6 +158,53 @@ pub(super) fn whole(it: &Move, events: &[MoveEventRow], before: u64) -> String {
         rows.collect(),
     ));
     parts.join("\n\n")
+}
+
+/// Changes of the copy that nobody should have made.
+fn strays(it: &Move) -> Option<String> {
+    if it.strays_told() == 0 {
+        return None;
+    }
+    let rows = it.strays.iter().take(STRAYS_SHOWN).map(|stray| {
+        let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(stray.at_ms) * 1_000_000);
+        [
+            stray.table.clone(),
+            stray.gtid.clone(),
+            or_dash(at.ok().map(instant)),
+        ]
+    });
+    let what = if it.clears {
+        format!(
+            "at {} while rows were cleared, which the last dumps have",
+            it.target.name
+        )
+    } else {
+        format!(
+            "at {} after the fence, which a move back would undo",
+            it.source.name
+        )
+    };
+    Some(format!(
+        "{} {what}:\n{}",
+        count(it.strays_told(), "stray change"),
+        table("", ["table", "transaction", "at"], rows.collect())
+    ))
+}
+
+/// How long the source's copy is kept, and until when that is.
+fn observed(it: &Move) -> String {
+    let kept = Duration::from_millis(it.observe_ms);
+    let text = shared::config::format_duration(kept);
+    if it.state == MoveState::Observing {
+        format!("{text}, until {}", instant(observed_until(it)))
+    } else {
+        text
+    }
+}
+
+/// Until when a move in `observing` keeps the source's copy, if nobody ends it and nobody changes that copy.
+pub(super) fn observed_until(it: &Move) -> OffsetDateTime {
+    it.state_since + Duration::from_millis(it.observe_ms)
 }
 
 /// That events came before those that are shown, and how to see them.
@@ -143,6 +231,11 @@ fn leftover(it: &Move) -> Option<String> {
         format!(
             "what {} has of it is deleted when that pod comes back; it was gone at {since}",
             it.source.name
+        )
+    } else if it.clears {
+        format!(
+            "what {} has of the shop waits to be dumped and deleted since {since}",
+            it.target.name
         )
     } else {
         format!(
@@ -203,78 +296,6 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// What the mover is doing, in a line; none where it is not driven just now.
-pub fn progress_line(it: &Move) -> Option<String> {
-    let MoveProgress {
-        now,
-        rows_per_s,
-        bytes_per_s,
-        seconds_left,
-        held_back_by,
-    } = it.progress.as_ref()?;
-    let of = |done: u64, all: u64| {
-        if all > 0 {
-            format!(
-                "{} of about {}",
-                HumanCount(done),
-                HumanCount(all.max(done))
-            )
-        } else {
-            HumanCount(done).to_string()
-        }
-    };
-    let lag = format!(
-        "{} keys to apply, lag {} ms",
-        HumanCount(now.keys_pending),
-        now.feed_lag_ms
-    );
-    let text = match it.state {
-        MoveState::Copying => {
-            let left = match seconds_left {
-                Some(seconds) => format!(", {seconds} s left"),
-                None => String::new(),
-            };
-            format!(
-                "{} rows, {}, {} rows/s, {}/s, {lag}{left}",
-                of(now.rows_copied, now.rows_expected),
-                HumanBytes(now.bytes_copied),
-                HumanCount(*rows_per_s),
-                HumanBytes(*bytes_per_s)
-            )
-        }
-        MoveState::CatchingUp | MoveState::Fenced | MoveState::Cutover => {
-            format!("{} keys applied, {lag}", HumanCount(now.keys_applied))
-        }
-        MoveState::Verifying => format!(
-            "{} rows compared, {lag}",
-            of(now.rows_compared, now.rows_expected)
-        ),
-        MoveState::Retiring => format!(
-            "{} rows dumped, {} deleted",
-            HumanCount(now.rows_dumped),
-            HumanCount(now.rows_deleted)
-        ),
-        MoveState::Preparing
-        | MoveState::Aborting
-        | MoveState::Observing
-        | MoveState::Done
-        | MoveState::Paused
-        | MoveState::Aborted
-        | MoveState::Failed => return None,
-    };
-    let throttled = match held_back_by {
-        Some(reason) => format!(", held back: {reason}"),
-        None if now.throttled_ms > 0 => format!(", {} s throttled", now.throttled_ms / 1000),
-        None => String::new(),
-    };
-    Some(text + &throttled)
-}
-
-/// An instant in UTC.
-pub(super) fn instant(at: OffsetDateTime) -> String {
-    at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -292,26 +313,6 @@ pub(super) mod tests {
             "seconds_left": 30 },
         });
         serde_json::from_value(json).unwrap()
-    }
-
-    #[test]
-    fn progress_says_what_matters_in_the_state() {
-        let text = progress_line(&a_move("copying")).unwrap();
-        for part in [
-            "1,000 of about 4,000",
-            "100 rows/s",
-            "3 keys",
-            "12 ms",
-            "30 s left",
-        ] {
-            assert!(text.contains(part), "{text}");
-        }
-        assert!(
-            progress_line(&a_move("verifying"))
-                .unwrap()
-                .contains("compared")
-        );
-        assert_eq!(progress_line(&a_move("observing")), None);
     }
 
     #[test]
@@ -348,9 +349,33 @@ pub(super) mod tests {
             "1 stray change at one",
             "a:7",
             "waits to be deleted",
-            "15m",
+            "15m, until 2026-01-31T12:15:00.000Z",
         ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    /// It is kept as a move that was over before it began, which nobody would understand.
+    #[test]
+    fn an_order_to_clear_rows_is_told_as_what_it_is() {
+        let mut it = a_move("aborted");
+        it.clears = true;
+        it.leftover_since = Some(it.created_at);
+        it.waits = Some("two is away".into());
+        assert_eq!(row(&it)[4], "clearing");
+        let texts = [ordered(&it), whole(&it, &[], 0)];
+        for part in ["two", "milk", "it waits: two is away", "podctl move watch"] {
+            assert!(texts[0].contains(part), "{}", texts[0]);
+        }
+        for part in ["no move", "waits to be dumped and deleted since"] {
+            assert!(texts[1].contains(part), "{}", texts[1]);
+        }
+        (it.leftover_since, it.waits) = (None, None);
+        assert_eq!(row(&it)[4], "cleared");
+        let text = ordered(&it);
+        assert!(
+            text.contains("the rows of milk at two are cleared"),
+            "{text}"
+        );
     }
 }

@@ -7,13 +7,12 @@ use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use shared::PlacementState;
 use shared::moves::MoveState;
-use time::OffsetDateTime;
 
 use super::{EVENTS_SHOWN, print};
 use crate::api::{Move, MoveEventRow, MoveEvents};
 use crate::client::{Control, Error};
 use crate::command::Context;
-use crate::output::note;
+use crate::output::{instant, note};
 
 /// How often the bar moves: as often as people look.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -30,8 +29,10 @@ const OBSERVE_WATCHED: Duration = Duration::from_secs(60);
 /// Follows a move until the shop has arrived, and to its end where that is near.
 pub async fn to_arrival(cx: &Context, control: &Control, it: &Move) -> anyhow::Result<()> {
     let short = Duration::from_millis(it.observe_ms) <= OBSERVE_WATCHED;
-    let last = follow(control, it, |state| {
-        is_still(state) || (state == MoveState::Observing && !short)
+    let last = follow(control, it, |it| {
+        // An order to clear rows is as closed as an undone move, and goes on.
+        let clearing = it.clears && it.leftover_since.is_some();
+        is_still(it.state) && !clearing || (it.state == MoveState::Observing && !short)
     })
     .await?;
     // The move is over, whether that can be asked or not.
@@ -82,7 +83,7 @@ fn outcome(it: &Move, state: Option<PlacementState>) -> Result<String, String> {
                 "{3}; {2} keeps its copy until {1}: `podctl shop move {0} --to {2}` moves it back, \
                  `podctl move finish {0}` ends that",
                 it.shop.handle,
-                print::instant(observed_until(it)),
+                instant(print::observed_until(it)),
                 it.source.name,
                 arrived(it, state)
             ));
@@ -91,6 +92,7 @@ fn outcome(it: &Move, state: Option<PlacementState>) -> Result<String, String> {
         MoveState::Failed => format!(
             "begin it anew with `podctl move resume {id}`, or undo it with `podctl move abort {id}`"
         ),
+        MoveState::Aborted if it.clears => return Ok(print::headline(it)),
         MoveState::Aborted => format!("{} is still at {}", it.shop.handle, it.source.name),
         MoveState::Preparing
         | MoveState::Copying
@@ -120,15 +122,10 @@ fn arrived(it: &Move, state: Option<PlacementState>) -> String {
     }
 }
 
-/// Until when a move in `observing` keeps the source's copy, if nobody ends it and nobody changes that copy.
-fn observed_until(it: &Move) -> OffsetDateTime {
-    it.state_since + Duration::from_millis(it.observe_ms)
-}
-
 async fn follow(
     control: &Control,
     it: &Move,
-    over: impl Fn(MoveState) -> bool,
+    over: impl Fn(&Move) -> bool,
 ) -> anyhow::Result<Move> {
     let id = it.id.to_string();
     let mut view = View::new();
@@ -165,7 +162,7 @@ async fn follow(
         view.show(&r#move, &events);
         after = Some(next).max(after);
         // A full page has more behind it.
-        if over(r#move.state) && !(fresh && more_events(&events, &r#move)) {
+        if over(&r#move) && !(fresh && more_events(&events, &r#move)) {
             view.end();
             return Ok(r#move);
         }
@@ -220,7 +217,7 @@ impl View {
             let more = event.note.as_deref().map(|n| format!(" ({n})"));
             let text = format!(
                 "{} {}{}",
-                print::instant(event.at),
+                instant(event.at),
                 event.state,
                 more.unwrap_or_default()
             );
@@ -265,8 +262,8 @@ fn position(it: &Move) -> (u64, u64) {
                 n.keys_applied.saturating_add(n.keys_pending),
             )
         }),
-        MoveState::Verifying => now.map_or((0, 0), |n| (n.rows_compared, n.rows_expected)),
-        MoveState::Retiring => now.map_or((0, 0), |n| (n.rows_deleted, n.rows_expected)),
+        MoveState::Verifying => now.map_or((0, 0), |n| (n.rows_compared, print::rows_there(it))),
+        MoveState::Retiring => now.map_or((0, 0), |n| (n.rows_deleted, print::rows_there(it))),
         MoveState::Fenced
         | MoveState::Cutover
         | MoveState::Observing
@@ -330,7 +327,7 @@ mod tests {
         let observed = outcome(&a_move("observing"), Some(PlacementState::Serving)).unwrap();
         for part in [
             "sells at two",
-            "until 2026-01-31T12:15:00Z",
+            "until 2026-01-31T12:15:00.000Z",
             "move finish milk",
         ] {
             assert!(observed.contains(part), "{observed}");

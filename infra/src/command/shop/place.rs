@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use serde::Serialize;
+use shared::PlacementState;
+use shared::moves::MoveState;
 
 use super::known;
 use crate::api::{Move, MoveCheck, MoveNew, Pin, PinPut, Pod, PodStatus, Shop};
@@ -23,15 +25,21 @@ pub(super) async fn move_to(cx: &Context, control: &Control, wish: ShopMove) -> 
         shop,
         to,
         how,
+        despite_strays,
         dry_run,
     } = wish;
     // Asked for first: a slip in a name gets a better answer than a move could give.
-    known(control, &shop, control.shop(&shop).await).await?;
+    let found = known(control, &shop, control.shop(&shop).await).await?;
     or_known_pods(control, &to, control.pod(&to).await).await?;
-    let new = order(shop, to, &how);
+    let new = MoveNew {
+        despite_strays,
+        ..order(shop, to, &how)
+    };
     if dry_run {
         let check = control.move_check(&new).await?;
-        return Ok(cx.out.result(&check, check_text)?);
+        return Ok(cx.out.result(&check, |check| {
+            check_text(check) + &stopped(&found).unwrap_or_default()
+        })?);
     }
     begin(cx, control, &new, how.watch).await
 }
@@ -43,6 +51,7 @@ fn order(shop: String, to: String, how: &MoveHow) -> MoveNew {
         to,
         reason: how.reason.clone(),
         observe_ms: how.observe.map(ms),
+        despite_strays: 0,
     }
 }
 
@@ -99,7 +108,7 @@ fn check_text(check: &MoveCheck) -> String {
     };
     let strays = (*strays > 0).then(|| {
         format!(
-            "\n{} there since the shop left would be undone, and no dump has them: look at them first (`podctl move show`)",
+            "\n{} there since the shop left will be undone, and no dump has them (`podctl move show`)",
             count(*strays, "stray change")
         )
     });
@@ -107,6 +116,20 @@ fn check_text(check: &MoveCheck) -> String {
         "{list}\n\n{sums}\n{kind}; nothing was begun{}",
         strays.unwrap_or_default()
     )
+}
+
+/// That an operator stopped the shop: it arrives so.
+fn stopped(shop: &Shop) -> Option<String> {
+    let handle = &shop.handle;
+    match shop.state {
+        PlacementState::Serving => None,
+        PlacementState::Frozen => Some(format!(
+            "\n{handle} is frozen, and will be there too (`podctl shop unfreeze {handle}` gives its writes back)"
+        )),
+        PlacementState::Offline => Some(format!(
+            "\n{handle} is offline, and will be there too (`podctl shop online {handle}` gives it back)"
+        )),
+    }
 }
 
 /// What `isolate` answers where there is nothing to do.
@@ -124,10 +147,9 @@ pub(super) async fn isolate(
 ) -> anyhow::Result<()> {
     let ShopIsolate { shop, how } = wish;
     let shop = known(control, &shop, control.shop(&shop).await).await?;
-    refuse_moving(control, &shop).await?;
+    let open = open_move(control, &shop).await?;
     let pods = control.pods().await?;
-    let own = pods.iter().find(|pod| pod.id == shop.pod.id);
-    if own.is_some_and(|pod| pod.shops == 1) {
+    if is_alone(&shop, &pods, open.as_ref()) {
         let alone = AloneAlready {
             shop: &shop,
             alone: true,
@@ -138,6 +160,15 @@ pub(super) async fn isolate(
                 it.shop.handle, it.shop.pod.name
             )
         })?);
+    }
+    // A shop that is on its way is asked for again when it has arrived.
+    if let Some(open) = open {
+        bail!(
+            "{} has an open move, {}, which is {}; see `podctl move show {1}`",
+            shop.handle,
+            open.id,
+            open.state
+        );
     }
     // What would refuse the move anyway must not cost a new pod first.
     if let Some(pin) = &shop.pinned {
@@ -215,19 +246,22 @@ fn takes(shop: &Shop, pod: &Pod) -> bool {
         && shop.region.as_ref().is_none_or(|r| *r == pod.region)
 }
 
-/// A shop that is on its way is asked for again when it has arrived.
-async fn refuse_moving(control: &Control, shop: &Shop) -> anyhow::Result<()> {
+async fn open_move(control: &Control, shop: &Shop) -> anyhow::Result<Option<Move>> {
     match control.move_show(&shop.id.to_string()).await {
-        Ok(latest) if latest.open => bail!(
-            "{} has an open move, {}, which is {}; see `podctl move show {1}`",
-            shop.handle,
-            latest.id,
-            latest.state
-        ),
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
+        Ok(latest) => Ok(latest.open.then_some(latest)),
+        Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether nothing is to be done: it is the only one in its pod, also where its move there is being observed yet.
+fn is_alone(shop: &Shop, pods: &[Pod], open: Option<&Move>) -> bool {
+    let own = pods.iter().find(|pod| pod.id == shop.pod.id);
+    let arrived = open.is_none_or(|it| {
+        it.target.id == shop.pod.id
+            && matches!(it.state, MoveState::Observing | MoveState::Retiring)
+    });
+    arrived && own.is_some_and(|pod| pod.shops == 1)
 }
 
 /// An active pod of the shop's region without any shop, and with none on its way there.
@@ -285,65 +319,4 @@ pub(super) async fn unpin(cx: &Context, control: &Control, shop: &str) -> anyhow
 }
 
 #[cfg(test)]
-mod tests {
-    use shared::PodId;
-
-    use super::*;
-
-    fn pod(id: u64, region: &str, status: PodStatus, shops: u64) -> Pod {
-        Pod {
-            id: PodId::new(id).unwrap(),
-            name: format!("pod-{id}"),
-            region: region.into(),
-            pool: "shared".into(),
-            class: "small".into(),
-            max_shops: 5,
-            status,
-            shops,
-            term: 1,
-            version: 1,
-            endpoints: Vec::new(),
-        }
-    }
-
-    fn shop(region: Option<&str>) -> Shop {
-        let json = serde_json::json!({
-            "id": 1, "handle": "milk", "plan": "standard", "currency": "USD", "region": region, "status": "active",
-            "hosts": [], "pod": { "id": 1, "name": "pod-1" }, "epoch": 1, "state": "serving", "version": 1, "move": null,
-        });
-        serde_json::from_value(json).unwrap()
-    }
-
-    #[test]
-    fn an_isolated_shop_gets_an_empty_active_pod_of_its_region() {
-        let pods = [
-            pod(1, "eu", PodStatus::Active, 2),
-            pod(2, "eu", PodStatus::Draining, 0),
-            pod(3, "us", PodStatus::Active, 0),
-            pod(4, "eu", PodStatus::Active, 0),
-        ];
-        let id = |region| empty_pod(&shop(region), &pods).map(|pod| pod.id.get());
-        assert_eq!(id(None), Some(3));
-        assert_eq!(id(Some("eu")), Some(4));
-        assert_eq!(id(Some("asia")), None);
-    }
-
-    #[test]
-    fn only_a_pod_that_could_take_the_shop_is_asked_before_one_is_added() {
-        let full = pod(3, "eu", PodStatus::Active, 5);
-        let pods = [
-            pod(1, "eu", PodStatus::Active, 2),
-            pod(2, "eu", PodStatus::Draining, 1),
-            full,
-            pod(4, "us", PodStatus::Active, 1),
-            pod(5, "eu", PodStatus::Active, 1),
-        ];
-        let asked = |region| {
-            let shop = shop(region);
-            let taken = pods.iter().filter(|pod| takes(&shop, pod));
-            taken.map(|pod| pod.id.get()).collect::<Vec<_>>()
-        };
-        assert_eq!(asked(None), [4, 5]);
-        assert_eq!(asked(Some("eu")), [5]);
-    }
-}
+mod tests;

@@ -43,7 +43,8 @@ pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
                 ),
                 format!(
                     "`podctl move show {0}` lists them; find who writes there past the pod's library, take over by hand \
-                     what is missed, then `podctl move finish {0} --despite-strays {1}`",
+                     what is missed, then `podctl move finish {0} --despite-strays {1}` (a move back undoes them, and takes \
+                     the same word)",
                     it.id,
                     it.strays_told()
                 ),
@@ -61,11 +62,19 @@ pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
 /// A copy that should be gone by now.
 fn left_behind(it: &Move, found: &mut Found) {
     let left = match it.state {
-        MoveState::Aborted => Some(("aborted move", &it.target.name)),
+        MoveState::Aborted if it.clears => {
+            let what = format!("rows that order {} is to clear", it.id);
+            Some((what, &it.target.name))
+        }
+        MoveState::Aborted => {
+            let what = format!("copy that the aborted move {} left", it.id);
+            Some((what, &it.target.name))
+        }
         // A source that is gone for good is waited for in silence, for years if need be; one that came back and does not
         // get on says why.
         MoveState::Done if it.source_gone && it.waits.is_some() => {
-            Some(("move without its source", &it.source.name))
+            let what = format!("copy that the move without its source {} left", it.id);
+            Some((what, &it.source.name))
         }
         MoveState::Preparing
         | MoveState::Copying
@@ -87,8 +96,7 @@ fn left_behind(it: &Move, found: &mut Found) {
         "move",
         &it.shop.handle,
         format!(
-            "the copy that the {what} {} left at {pod} cannot be deleted{}",
-            it.id,
+            "the {what} at {pod} cannot be deleted{}",
             because.unwrap_or_default()
         ),
         format!(

@@ -24,9 +24,9 @@ use crate::mover::{leftover, retire};
 use crate::output::count;
 
 /// How often strays are looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(in crate::mover) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long the source's binlog may take to be read to its end: it holds other shops' changes too.
-const READ_WITHIN: Duration = Duration::from_secs(30);
+pub(in crate::mover) const READ_WITHIN: Duration = Duration::from_secs(30);
 
 impl Driver {
     /// Watches the source's copy until the time is over or an operator ends it.
@@ -46,7 +46,13 @@ impl Driver {
             let since = detail.observing_since_ms.unwrap_or(self.row.changed_ms);
             let over = u64::try_from(now_ms() - since).is_ok_and(|ms| ms >= detail.observe_ms);
             let strays = detail.strays_stand();
-            let waits = (over && strays).then(|| self.word_wanted("move the shop back, or "));
+            let back = format!(
+                "`podctl shop move {} --to {} --despite-strays {}` (which undoes them), or ",
+                self.row.handle,
+                self.row.source_name,
+                detail.strays_told()
+            );
+            let waits = (over && strays).then(|| self.word_wanted(&back));
             // What ended the run before has passed: it would be told for days.
             self.waits(waits).await?;
             if over && !strays && self.is_seen_to_the_end(&tail).await? {
@@ -99,10 +105,7 @@ impl Driver {
         self.at_source(Step::ReleaseSource, &Change::Release)
             .await?;
         let mut detail = self.row.detail.clone();
-        detail.record.deleted_rows = detail
-            .record
-            .deleted_rows
-            .max(self.job.progress.now().rows_deleted);
+        self.job.progress.now().keep_in(&mut detail.record);
         self.step(MoveEvent::Retired, &detail, None).await
     }
 
@@ -185,7 +188,7 @@ impl Driver {
             let row = self.mover.catalog.move_row(&reference).await?;
             if row.detail.source_gone {
                 // The next run asks nothing more of the source.
-                return Err(MoveError::Stopped);
+                return Err(MoveError::Ordered);
             }
             // Of another owner or state the keeper hears.
             self.row.detail.strays_let_go = row.detail.strays_let_go;
@@ -282,7 +285,7 @@ impl Driver {
 }
 
 /// What nobody will know, as a stray: it has no transaction, so that it is one however often it is met.
-fn unseen(text: String, at_ms: i64) -> Strays {
+pub(in crate::mover) fn unseen(text: String, at_ms: i64) -> Strays {
     let stray = Stray {
         table: text,
         gtid: String::new(),
@@ -295,7 +298,7 @@ fn unseen(text: String, at_ms: i64) -> Strays {
 }
 
 /// Adds strays that are not known yet, within the bound of those that are listed; says how many there were.
-fn take_in(detail: &mut MoveDetail, found: Strays) -> u64 {
+pub(in crate::mover) fn take_in(detail: &mut MoveDetail, found: Strays) -> u64 {
     let told = detail.strays_told();
     let mut count = found.more;
     for stray in found.listed {

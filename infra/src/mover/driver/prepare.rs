@@ -6,6 +6,7 @@ use shared::moves::MoveEvent;
 use tokio::time::Instant;
 
 use super::Driver;
+use crate::api::MoveRecord;
 use crate::catalog::MoveDetail;
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change};
@@ -25,7 +26,6 @@ impl Driver {
         self.clean().await?;
         let Checked { estimate, tables } = preflight::check(&self.job, Documents::Asked).await?;
         self.tables = Some(tables.into());
-        self.job.progress.expects(estimate.rows, estimate.bytes);
         self.at_target(Step::Incoming, &Change::Incoming).await?;
         self.incoming = Some(Instant::now());
         // What an earlier try noted is about rows that are gone.
@@ -37,15 +37,26 @@ impl Driver {
             ready_gtid: None,
             ..self.row.detail.clone()
         };
-        detail.record.expected_rows = estimate.rows;
-        detail.record.expected_bytes = estimate.bytes;
+        detail.record = MoveRecord {
+            expected_rows: estimate.rows,
+            expected_bytes: estimate.bytes,
+            copied_rows: 0,
+            copied_bytes: 0,
+            applied_keys: 0,
+            compared_rows: 0,
+            repaired_rows: 0,
+            ..detail.record
+        };
+        self.job.progress.go_on(&detail.record);
         if !self.job.back {
             return self.step(MoveEvent::Prepared, &detail, None).await;
         }
         // The target's old rows are what it sold until the hand-over; all that changed since is in the source's binlog.
         let mut target = Session::open(&self.job, &self.job.target).await?;
         detail.source_from = detail.back_from.clone();
-        detail.target_from = Some(target.gtid_executed().await?.to_string());
+        let executed = target.gtid_executed().await?.to_string();
+        // Strays until here were told before the move was ordered. A later one is nobody's to undo, and fails it.
+        detail.target_from = detail.back_seen.clone().or(Some(executed));
         target.close().await;
         self.step(MoveEvent::PreparedBack, &detail, None).await
     }

@@ -1,12 +1,14 @@
 //! What an operator reads of a move that does not get on: what ended an earlier run, until some work is done again, and not for
 //! the hours that the rest of the work takes; and what holds the work back for long, until it goes on.
 //!
+//! How much is done is kept with it, so that counts do not go back when a run ends in the midst of its work.
+//!
 //! Being held back ends no run: the next one would begin much anew, at pods that have too much to do as it is.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::catalog::{Catalog, MoveDetail, MoveRow};
 use crate::mover::error::MoveError;
@@ -45,6 +47,8 @@ pub(super) struct Trouble<'a> {
     /// The pieces of work that were done when an earlier run's trouble was found; nothing where that stays.
     before: Option<u64>,
     told: Option<Told>,
+    /// When it was kept how much is done.
+    counted: Instant,
 }
 
 /// That the work is held back.
@@ -57,12 +61,13 @@ struct Told {
 }
 
 impl<'a> Trouble<'a> {
-    pub(super) const fn of(progress: &'a Progress, limits: &'a MoveLimits) -> Self {
+    pub(super) fn of(progress: &'a Progress, limits: &'a MoveLimits) -> Self {
         Self {
             progress,
             limits,
             before: None,
             told: None,
+            counted: Instant::now(),
         }
     }
 
@@ -92,6 +97,7 @@ impl<'a> Trouble<'a> {
 
     /// Tells what is to be told by now, and forgets what is not so any more.
     pub(super) async fn look(&mut self, catalog: &Catalog, row: &mut MoveRow) {
+        self.count(catalog, row).await;
         let held = self.progress.held_back.lock().clone();
         let bounds = held
             .as_ref()
@@ -99,6 +105,25 @@ impl<'a> Trouble<'a> {
         match held {
             Some(held) if bounds > 0 => self.hold(catalog, row, &held, bounds).await,
             Some(_) | None => self.go_on(catalog, row).await,
+        }
+    }
+
+    /// Keeps how much is done. If it is not kept now, it is the next time.
+    async fn count(&mut self, catalog: &Catalog, row: &mut MoveRow) {
+        if self.counted.elapsed() < self.limits.note_every {
+            return;
+        }
+        self.counted = Instant::now();
+        let mut record = row.detail.record.clone();
+        self.progress.now().keep_in(&mut record);
+        if record == row.detail.record {
+            return;
+        }
+        match catalog.note_counts(row, &record).await {
+            Ok(counted) => *row = counted,
+            Err(error) => {
+                tracing::debug!(id = %row.id, "not counted: {}", shared::error::chain(&error));
+            }
         }
     }
 
@@ -170,7 +195,7 @@ mod tests {
     use std::time::Duration;
 
     use shared::moves::MoveId;
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::catalog::tests::{catalog, make};
@@ -185,6 +210,7 @@ mod tests {
             target: if shop.pod.name == "one" { "two" } else { "one" }.to_owned(),
             reason: None,
             observe_ms: 0,
+            despite_strays: 0,
         };
         let row = catalog.begin_move("ops", &new).await.unwrap();
         let taken = catalog.take_move(row.id, "a", 1_000, true).await;
@@ -239,6 +265,27 @@ mod tests {
             }
         };
         timeout(Duration::from_secs(60), forgotten).await.unwrap();
+    }
+
+    /// A control server that takes the move up begins with these. That some more are copied is no event.
+    #[tokio::test]
+    async fn what_is_done_is_kept_while_it_goes_on() {
+        let (_dir, catalog) = catalog().await;
+        let mut row = begun(&catalog).await;
+        let id = row.id;
+        let (progress, limits) = (Progress::default(), limits());
+        let events = async || catalog.move_events(id, 0).await.unwrap().len();
+        let (before, changed) = (events().await, row.changed_ms);
+        let mut trouble = Trouble::of(&progress, &limits);
+        for rows in [30, 40] {
+            progress.rows_copied.store(rows, Ordering::Relaxed);
+            sleep(EVERY * 2).await;
+            trouble.look(&catalog, &mut row).await;
+            let kept = catalog.move_row(&MoveRef::Id(id)).await.unwrap();
+            assert_eq!(kept.detail.record.copied_rows, rows);
+            assert_eq!(kept.changed_ms, changed);
+        }
+        assert_eq!(events().await, before);
     }
 
     /// Past its bound, and again each time that it lasts twice as long; then the move waits for what it waited for before.

@@ -3,6 +3,10 @@
 use shared::home::{HomeState, Mark};
 use shared::{Epoch, PlacementState, PodId};
 
+// Where something is to be deleted.
+mod left;
+use left::{forget, take_gone, take_leftover, take_to_clear};
+
 /// A row of `shop_home`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HomeRow {
@@ -53,6 +57,9 @@ pub(crate) enum Change {
     Release,
     /// The source's, which was gone at the hand-over: this operation's, and handed over, whatever it says.
     TakeGone,
+    /// That of a pod where rows are to be cleared that no move made: this operation's, which must be `moved`, or becomes so
+    /// where there is none.
+    TakeToClear,
     /// The target's after an abort: this operation's, and `incoming` unless it is `moved`, so that its rows can be deleted.
     TakeLeftover,
     /// The target's after an abort: a mark to the owner, and no move's any more. The owner number that stays refuses
@@ -155,6 +162,7 @@ pub(super) fn after(
             })),
         },
         Change::TakeGone => take_gone(who, found).map(Some),
+        Change::TakeToClear => take_to_clear(who, found).map(Some),
         Change::TakeLeftover => take_leftover(who, found),
         Change::Forget => forget(who, found).map(Some),
     }
@@ -306,82 +314,6 @@ fn moved(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
             pod: who.target,
             epoch: who.target_epoch,
         }),
-        ..row.clone()
-    })
-}
-
-/// A pod that comes back may say anything up to the source's epoch: what it said when it was lost, or what it said when
-/// its backup was made.
-fn take_gone(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
-    if let Some(row) = found {
-        may_take(who, row)?;
-        if row.epoch > who.source_epoch {
-            return Err(Refusal::State(format!(
-                "the home is {}, above epoch {}; run `podctl doctor`",
-                row.told(),
-                who.source_epoch.get()
-            )));
-        }
-    }
-    Ok(HomeRow {
-        epoch: found.map_or(who.source_epoch, |row| row.epoch),
-        state: HomeState::Moved,
-        move_id: Some(who.id.clone()),
-        owner: who.owner,
-        ready_gtid: found.and_then(|row| row.ready_gtid.clone()),
-        mark: Some(Mark {
-            pod: who.target,
-            epoch: who.target_epoch,
-        }),
-    })
-}
-
-fn take_leftover(who: &Who, found: Option<&HomeRow>) -> Result<Option<HomeRow>, Refusal> {
-    let Some(row) = found else { return Ok(None) };
-    may_take(who, row)?;
-    // A home that never was this move's has nothing of it.
-    let filled = row.epoch == who.target_epoch && filled(row.state);
-    Ok(Some(HomeRow {
-        state: if filled {
-            HomeState::Incoming
-        } else {
-            row.state
-        },
-        move_id: Some(who.id.clone()),
-        owner: who.owner,
-        ..row.clone()
-    }))
-}
-
-fn forget(who: &Who, found: Option<&HomeRow>) -> Result<HomeRow, Refusal> {
-    let back = Mark {
-        pod: who.source,
-        epoch: who.source_epoch,
-    };
-    let Some(row) = found else {
-        return Ok(HomeRow {
-            epoch: who.target_epoch,
-            state: HomeState::Moved,
-            move_id: None,
-            owner: who.owner,
-            ready_gtid: None,
-            mark: Some(back),
-        });
-    };
-    let done = row.move_id.is_none() && row.owner == who.owner;
-    if !done {
-        owned(who, found)?;
-    }
-    if !matches!(row.state, HomeState::Incoming | HomeState::Moved) {
-        return Err(Refusal::State(format!(
-            "the home is {}; run `podctl doctor`",
-            row.told()
-        )));
-    }
-    Ok(HomeRow {
-        state: HomeState::Moved,
-        move_id: None,
-        mark: Some(back),
         ..row.clone()
     })
 }

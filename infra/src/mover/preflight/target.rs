@@ -1,5 +1,6 @@
 //! What stands at the target already.
 
+use shared::ShopId;
 use shared::home::HomeState;
 
 use super::{Job, MoveError, Session, Table, text};
@@ -29,25 +30,31 @@ pub(super) async fn look(
             state.as_deref().unwrap_or("nothing")
         )),
     }
-    let mut found = Vec::new();
-    for table in tables {
-        let sql = format!(
-            "select 1 {} where shop_id = {} limit 1",
-            table.by_key(),
-            job.shop
-        );
-        if !target.rows("look for rows", &sql).await?.is_empty() {
-            found.push(table.name.as_str());
-        }
-    }
+    let found = tables_with_rows(target, job.shop, tables).await?;
     if !found.is_empty() && !job.back {
         reasons.push(format!(
-            "pod {pod} has rows of shop {} already, in {}: an aborted move's rows are deleted by themselves \
-             (`podctl move list` shows it), anybody else's must be looked at and deleted by hand (infra/runbooks/move.md, \
-             \"Rows that no move made\")",
+            "pod {pod} has rows of shop {0} already, in {1}: an aborted move's rows are deleted by themselves \
+             (`podctl move list` shows it), anybody else's are dumped and deleted by `podctl shop clear {0} --at {pod}` \
+             (infra/runbooks/move.md, \"Rows that no move made\")",
             job.shop,
             found.join(", ")
         ));
     }
     Ok(())
+}
+
+/// Those of the tables that have rows of the shop.
+pub(in crate::mover) async fn tables_with_rows<'a>(
+    session: &mut Session,
+    shop: ShopId,
+    tables: &'a [Table],
+) -> Result<Vec<&'a str>, MoveError> {
+    let mut found = Vec::new();
+    for table in tables {
+        let sql = format!("select 1 {} where shop_id = {shop} limit 1", table.by_key());
+        if !session.rows("look for rows", &sql).await?.is_empty() {
+            found.push(table.name.as_str());
+        }
+    }
+    Ok(found)
 }

@@ -32,6 +32,7 @@ use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::{self, Limit, Table};
 use crate::mover::throttle::Throttle;
+use crate::output::count;
 
 // A table's file.
 mod packed;
@@ -74,6 +75,8 @@ pub(crate) enum Of {
     Copy { strays: u64 },
     /// What a source had that was gone and came back: it may have sold meanwhile.
     Gone,
+    /// Rows that no move made, as so many changes have left them since they were looked at first.
+    Cleared { strays: u64 },
 }
 
 impl Of {
@@ -82,6 +85,8 @@ impl Of {
             Self::Copy { strays: 0 } => String::new(),
             Self::Copy { strays } => format!("-strays-{strays}"),
             Self::Gone => "-gone".to_owned(),
+            Self::Cleared { strays: 0 } => "-cleared".to_owned(),
+            Self::Cleared { strays } => format!("-cleared-strays-{strays}"),
         };
         let (shop, pod, epoch) = (job.shop, job.source.pod, job.source_epoch.get());
         format!("shop-{shop}-pod-{pod}-epoch-{epoch}{ending}")
@@ -89,7 +94,7 @@ impl Of {
 
     const fn strays(self) -> u64 {
         match self {
-            Self::Copy { strays } => strays,
+            Self::Copy { strays } | Self::Cleared { strays } => strays,
             Self::Gone => 0,
         }
     }
@@ -159,6 +164,7 @@ async fn write_table(
         let form = form.clone();
         on_disk(&path, move || part.open(&form).map(|open| (part, open))).await?
     };
+    Progress::add(&job.progress.rows_dumped_before, from.rows);
     let packing = Packing::start(part, form.clone(), file, from.rows);
     let rows = Some(job.limits.chunk_rows_max);
     let bytes = job.limits.chunk_bytes_max.get() as u64;
@@ -215,8 +221,11 @@ fn finish(
     tables: &[Table],
 ) -> std::io::Result<()> {
     let mut load = format!(
-        "-- Shop {} as it was at pod {} at epoch {}, with {} strays. See manifest.json.\n{SETTINGS}\n",
-        manifest.shop, manifest.pod, manifest.epoch, manifest.strays
+        "-- Shop {} as it was at pod {} at epoch {}, with {}. See manifest.json.\n{SETTINGS}\n",
+        manifest.shop,
+        manifest.pod,
+        manifest.epoch,
+        count(manifest.strays, "stray")
     );
     let mut sums = String::new();
     for (entry, table) in manifest.tables.iter().zip(tables) {

@@ -88,6 +88,8 @@ mod tests {
             "shop-5-pod-1-epoch-3-strays-12.dump",
             "shop-5-pod-1-epoch-3-strays-12.44.part",
             "shop-5-pod-1-epoch-3.7.part",
+            "shop-5-pod-1-epoch-3-cleared.dump",
+            "shop-5-pod-1-epoch-3-cleared-strays-2.9.part",
         ];
         let others = [
             "shop-5-pod-1.dump",

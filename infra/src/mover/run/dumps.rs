@@ -41,7 +41,7 @@ pub(super) async fn prune(mover: &Mover) {
 
 async fn is_old(mover: &Mover, dump: &Found) -> Result<bool, CatalogError> {
     let (shop, pod, epoch) = (dump.shop, dump.pod, dump.epoch);
-    let Some(of_move) = mover.catalog.move_that_left(shop, pod, epoch).await? else {
+    let Some(of_move) = mover.catalog.move_of_copy(shop, pod, epoch).await? else {
         return Ok(dump.is_old(None, mover.limits.dumps_kept));
     };
     if of_move.state.is_open() || of_move.leftover_ms.is_some() {

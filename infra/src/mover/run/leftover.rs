@@ -3,7 +3,8 @@
 //!
 //! An aborted move left a copy at its target: the rows are deleted, and of the home a mark to the owner stays. A move that ended without its
 //! source left the shop as that had it: should the pod come back, its home is marked first, whatever it says, then the rows
-//! are dumped and deleted as `retiring` does it.
+//! are dumped and deleted as `retiring` does it. (Rows that no move made, and that an operator has ordered to be cleared, are
+//! `clear`'s.)
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -140,7 +141,9 @@ async fn is_silent(mover: &Arc<Mover>, id: MoveId) -> bool {
 async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
     let of_move = mover.catalog.move_row(&MoveRef::Id(left.id)).await?;
     let _turn = mover.clearings.take(left.id, [left.pod; 2]).await;
-    if left.pod == of_move.source {
+    if of_move.detail.clears {
+        Box::pin(super::clear::clear_rows(mover, left, of_move)).await
+    } else if left.pod == of_move.source {
         Box::pin(clear_source(mover, left, of_move)).await
     } else {
         Box::pin(clear_target(mover, left, of_move)).await

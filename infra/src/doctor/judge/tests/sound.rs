@@ -187,6 +187,7 @@ pub(super) fn a_move(state: MoveState) -> api::Move {
         strays: Vec::new(),
         strays_total: 0,
         source_gone: false,
+        clears: false,
         leftover_since: None,
         actor: "operator".into(),
         created_at: now(),

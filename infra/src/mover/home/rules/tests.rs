@@ -36,7 +36,7 @@ fn state_after(change: &Change, owner: u64, found: &HomeRow) -> Result<HomeState
     after(change, &who(owner), Some(found)).map(|row| row.unwrap().state)
 }
 
-const CHANGES: [Change; 14] = [
+const CHANGES: [Change; 15] = [
     Change::TakeOverSource(None),
     Change::TakeOverSource(Some(PlacementState::Serving)),
     Change::TakeOverTarget,
@@ -49,6 +49,7 @@ const CHANGES: [Change; 14] = [
     Change::Restore(PlacementState::Serving),
     Change::Release,
     Change::TakeGone,
+    Change::TakeToClear,
     Change::TakeLeftover,
     Change::Forget,
 ];
@@ -304,4 +305,42 @@ fn inv1_a_source_that_comes_back_is_marked_whatever_it_says() {
         (made.state, made.epoch, made.mark),
         (HomeState::Moved, epoch(3), mark)
     );
+}
+
+/// Rows that no move made are cleared where nobody may serve by the home: what it says stays, and its number grows.
+#[test]
+fn inv1_a_home_by_which_somebody_may_serve_is_never_taken_to_clear_its_rows() {
+    for state in HomeState::ALL {
+        for id in [Some("this"), Some("before"), None] {
+            let found = row(state, 3, id, 6);
+            let taken = after(&Change::TakeToClear, &who(7), Some(&found));
+            if state != HomeState::Moved {
+                assert!(matches!(taken, Err(Refusal::State(_))), "{taken:?}");
+                continue;
+            }
+            let mine = HomeRow {
+                move_id: Some("this".to_owned()),
+                owner: 7,
+                ..found
+            };
+            assert_eq!(taken, Ok(Some(mine.clone())));
+            let again = after(&Change::TakeToClear, &who(7), Some(&mine));
+            assert_eq!(again, Ok(Some(mine.clone())));
+            let released = after(&Change::Release, &who(7), Some(&mine));
+            assert_eq!(
+                released,
+                Ok(Some(HomeRow {
+                    move_id: None,
+                    ..mine
+                }))
+            );
+        }
+    }
+    let made = after(&Change::TakeToClear, &who(7), None).unwrap().unwrap();
+    let there = Some(Mark {
+        pod: pod(2),
+        epoch: epoch(4),
+    });
+    assert_eq!((made.state, made.mark), (HomeState::Moved, there));
+    assert_eq!((made.epoch, made.owner), (epoch(3), 7));
 }

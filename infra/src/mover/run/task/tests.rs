@@ -1,7 +1,15 @@
-//! What a task remembers of why a run ended.
+//! What a task remembers of why a run ended, and what it leaves at a stop.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
 
 use super::super::notes::tests::row;
 use super::*;
+use crate::catalog::tests::{catalog, make};
+use crate::catalog::{NewMove, ShopRef};
+use crate::mover::MoveLimits;
+use crate::pod_store::PodStore;
 
 const DIFFERS: &str = "a row differs";
 const AWAY: &str = "pod 1: connect failed";
@@ -61,4 +69,51 @@ fn what_an_earlier_process_has_noted_is_the_reason() {
     memory.look_at(&found);
     let (why, text) = (Why::Fail, DIFFERS.to_owned());
     assert_eq!(memory.reason, Some(Reason { why, text }));
+}
+
+/// A stop that comes while the move waits to try again what did not work: its pods have no password here.
+#[tokio::test]
+async fn a_stop_gives_the_lease_back_whatever_the_move_waits_for() {
+    let (dir, catalog) = catalog().await;
+    let shop = make(&catalog, "snow").await;
+    let new = NewMove {
+        shop: ShopRef::Id(shop.id),
+        target: if shop.pod.name == "one" { "two" } else { "one" }.to_owned(),
+        reason: None,
+        observe_ms: 0,
+        despite_strays: 0,
+    };
+    let id = catalog.begin_move("ops", &new).await.unwrap().id;
+    let limits = MoveLimits {
+        lease: Duration::from_secs(3_600),
+        ..MoveLimits::default()
+    };
+    let path = dir.path().to_owned();
+    let mover = Arc::new(Mover::new(
+        Arc::clone(&catalog),
+        Arc::new(PodStore::new(Arc::clone(&catalog), path.clone())),
+        Arc::default(),
+        Arc::new(limits),
+        path,
+    ));
+    let driven = Arc::clone(&mover);
+    let driving = tokio::spawn(async move { drive(&driven, id).await });
+    let fault = async {
+        loop {
+            let row = catalog.move_row(&MoveRef::Id(id)).await.unwrap();
+            if row.error.is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), fault).await.unwrap();
+    let other = || catalog.take_move(id, "another", 1_000, false);
+    assert_eq!(other().await.unwrap(), None);
+    mover.stop.cancel();
+    timeout(Duration::from_secs(60), driving)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(other().await.unwrap().is_some());
 }
