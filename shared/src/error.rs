@@ -216,16 +216,37 @@ pub trait Classify: std::error::Error {
     fn client_text(&self) -> Option<String>;
 }
 
-/// The error and its sources in one line, `a: b: c`: no `Display` of ours repeats its source.
+/// The error and its sources in one line, `a: b: c`. No `Display` of ours repeats its source; those of others often do, and
+/// what stands there already is not said again.
 pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+    let mut text = once(&error.to_string());
     let mut next = error.source();
     while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
+        let cause = once(&source.to_string());
+        if !says(&text, &cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
         next = source.source();
     }
     text
+}
+
+/// The text without parts that only repeat the one before them.
+fn once(text: &str) -> String {
+    let mut parts: Vec<&str> = text.split(": ").collect();
+    parts.dedup();
+    parts.join(": ")
+}
+
+/// Whether a text has these words: not the end of one word and the beginning of another.
+fn says(text: &str, words: &str) -> bool {
+    let in_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    words.is_empty()
+        || text.match_indices(words).any(|(at, _)| {
+            let (before, after) = (&text[..at], &text[at + words.len()..]);
+            !in_word(before.chars().next_back()) && !in_word(after.chars().next())
+        })
 }
 
 #[cfg(test)]
@@ -239,5 +260,71 @@ mod tests {
         slugs.dedup();
         assert_eq!(slugs.len(), Kind::ALL.len());
         assert!(Kind::ALL.iter().all(|k| (400..600).contains(&k.status())));
+    }
+
+    /// An error with this text and cause.
+    #[derive(Debug)]
+    struct Said(String, Option<Box<Said>>);
+
+    impl std::fmt::Display for Said {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(&self.0)
+        }
+    }
+
+    impl std::error::Error for Said {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    fn told(texts: &[&str]) -> String {
+        let link = |cause, text: &&str| Some(Box::new(Said((*text).into(), cause)));
+        let error = texts.iter().rev().fold(None, link);
+        chain(&*error.expect("a text"))
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        for (texts, expected) in [
+            (&["no"][..], "no"),
+            (&["read it", "the disk", "late"], "read it: the disk: late"),
+            // The driver's Display has its source's, on two levels.
+            (
+                &[
+                    "connect failed",
+                    "Input/output error: Input/output error: Connection refused (os error 111)",
+                    "Input/output error: Connection refused (os error 111)",
+                    "Connection refused (os error 111)",
+                ],
+                "connect failed: Input/output error: Connection refused (os error 111)",
+            ),
+            (
+                &[
+                    "open a session failed",
+                    "Server error: `ERROR 1290 (HY000): the server is read only'",
+                    "ERROR 1290 (HY000): the server is read only",
+                ],
+                "open a session failed: Server error: `ERROR 1290 (HY000): the server is read only'",
+            ),
+            // A cause that says more is told, and so is one that only looks like a part of a word.
+            (
+                &["the pod is late", "the pod is late: no answer"],
+                "the pod is late: the pod is late: no answer",
+            ),
+            (&["translated", "late"], "translated: late"),
+            (&["pod 12 failed", "pod 1"], "pod 12 failed: pod 1"),
+            (&["no words", ""], "no words"),
+        ] {
+            assert_eq!(told(texts), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_of_std_is_told_with_its_cause() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let text = refused.to_string();
+        let wrapped = std::io::Error::other(refused);
+        assert_eq!(chain(&wrapped), text);
     }
 }

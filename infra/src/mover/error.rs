@@ -182,3 +182,46 @@ impl From<PodStoreError> for MoveError {
         Self::Servers(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use mysql_async::{DriverError, Error, IoError, ServerError};
+
+    use super::*;
+
+    fn lost(source: Error) -> String {
+        let pod = PodId::new(2).unwrap();
+        let doing = "connect";
+        MoveError::Lost { pod, doing, source }.brief()
+    }
+
+    /// The driver's texts have those of their causes in them, on two levels.
+    #[test]
+    fn the_cause_of_a_lost_connection_is_told_once() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(
+            lost(Error::Io(IoError::Io(refused))),
+            "pod 2: connect failed: Input/output error: Connection refused (os error 111)"
+        );
+        let read_only = ServerError {
+            code: 1290,
+            message: "the server is read only".to_owned(),
+            state: "HY000".to_owned(),
+        };
+        assert_eq!(
+            lost(Error::Server(read_only)),
+            "pod 2: connect failed: Server error: `ERROR 1290 (HY000): the server is read only'"
+        );
+        assert_eq!(
+            lost(Error::Driver(DriverError::ConnectionClosed)),
+            "pod 2: connect failed: Driver error: `Connection to the server is closed.'"
+        );
+        let other = io::Error::other(io::Error::from_raw_os_error(104));
+        assert_eq!(
+            lost(Error::Other(Box::new(other))),
+            "pod 2: connect failed: Other error: Connection reset by peer (os error 104)"
+        );
+    }
+}
