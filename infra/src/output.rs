@@ -9,6 +9,7 @@ use std::time::Duration;
 use comfy_table::{ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use time::{OffsetDateTime, UtcOffset};
 
 /// Where results go.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +90,30 @@ pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+/// A pod by its name in a sentence: names that say what they are need no word before them.
+pub fn the_pod(name: &str) -> String {
+    if name.starts_with("pod") {
+        name.to_owned()
+    } else {
+        format!("pod {name}")
+    }
+}
+
+/// An instant in UTC, each as long as the other: columns stay straight, and texts sort as the times do.
+pub fn instant(at: OffsetDateTime) -> String {
+    let at = at.to_offset(UtcOffset::UTC);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        at.year(),
+        u8::from(at.month()),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second(),
+        at.millisecond()
+    )
+}
+
 /// An absent value in a table.
 pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |v| v.to_string())
@@ -161,5 +186,29 @@ mod tests {
     fn facts_are_aligned() {
         let text = facts(&[("id", "1".into()), ("handle", "milk".into())]);
         assert_eq!(text, "id      1\nhandle  milk");
+    }
+
+    #[test]
+    fn one_of_something_is_not_many_and_a_pod_is_one_pod() {
+        assert_eq!(count(1, "stray change"), "1 stray change");
+        assert_eq!(count(0, "shop"), "0 shops");
+        assert_eq!([the_pod("south"), the_pod("pod-4")], ["pod south", "pod-4"]);
+    }
+
+    #[test]
+    fn instants_are_all_of_one_length_and_sort_as_texts() {
+        let at = |ms: i128| OffsetDateTime::from_unix_timestamp_nanos(ms * 1_000_000).unwrap();
+        let texts = [400, 770, 1_000, 61_005].map(|ms| instant(at(ms)));
+        assert_eq!(
+            texts,
+            [
+                "1970-01-01T00:00:00.400Z",
+                "1970-01-01T00:00:00.770Z",
+                "1970-01-01T00:00:01.000Z",
+                "1970-01-01T00:01:01.005Z"
+            ]
+        );
+        let east = UtcOffset::from_hms(2, 0, 0).unwrap();
+        assert_eq!(instant(at(400).to_offset(east)), texts[0]);
     }
 }

@@ -8,6 +8,7 @@ use sqlx::SqliteConnection;
 use super::pods::{PodRow, pod_of, select_pod};
 use super::{Catalog, CatalogError, pod_id, signed};
 use crate::api::{BucketShare, PodStatus};
+use crate::output::{count, the_pod};
 
 /// Fixed for ever: a bucket is a shop's id modulo this.
 pub const BUCKETS: u64 = 1024;
@@ -156,13 +157,17 @@ fn choose(
     let misfit = |c: &Candidate| -> Option<String> {
         if !c.active {
             Some(format!(
-                "pod {} takes no new shops (drained or offline)",
-                c.name
+                "{} takes no new shops (drained or offline)",
+                the_pod(&c.name)
             ))
         } else if c.room == 0 {
-            Some(format!("pod {} is full with {} shops", c.name, c.shops))
+            Some(format!(
+                "{} is full with {}",
+                the_pod(&c.name),
+                count(c.shops, "shop")
+            ))
         } else if region.is_some_and(|r| r != c.region) {
-            Some(format!("pod {} is in region {}", c.name, c.region))
+            Some(format!("{} is in region {}", the_pod(&c.name), c.region))
         } else {
             None
         }

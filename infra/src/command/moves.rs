@@ -35,7 +35,7 @@ pub async fn run(cx: &Context, command: MoveCommand) -> anyhow::Result<()> {
                 source_gone,
             };
             let it = control.move_finish(&reference, &wish).await?;
-            Ok(cx.out.result(&it, print::headline)?)
+            Ok(cx.out.result(&it, print::ordered)?)
         }
     }
 }
@@ -58,7 +58,11 @@ async fn list(
     };
     let moves = control.moves(&query).await?;
     Ok(cx.out.result(&MoveList { moves }, |list| {
-        let none = "no moves; begin one with `podctl shop move <shop> --to <pod>`";
+        let none = if open {
+            "no move is open; `podctl move list` shows those that are over"
+        } else {
+            "no moves; begin one with `podctl shop move <shop> --to <pod>`"
+        };
         let rows = list.moves.iter().map(print::row).collect();
         table(
             none,
@@ -107,5 +111,5 @@ async fn order(
     order: &str,
 ) -> anyhow::Result<()> {
     let it = control.move_order(reference, order).await?;
-    Ok(cx.out.result(&it, print::headline)?)
+    Ok(cx.out.result(&it, print::ordered)?)
 }

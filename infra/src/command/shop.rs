@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_history_names_pods() {
-        let json = serde_json::json!([{ "sequence": 7, "old_pod": 1, "old_epoch": 1, "new_pod": 2, "new_epoch": 2,
+        let json = serde_json::json!([{ "sequence": 7, "shop": 1, "old_pod": 1, "old_epoch": 1, "new_pod": 2, "new_epoch": 2,
             "state": "serving", "actor": "ops", "reason": null, "at": "2026-01-31T12:00:00Z" }]);
         let events: Vec<PlacementEvent> = serde_json::from_value(json).unwrap();
         let json = serde_json::json!([{ "id": 2, "name": "south", "region": "eu", "pool": "shared", "class": "small",

@@ -10,13 +10,12 @@ use shared::error::Kind;
 use shared::telemetry::MetricsText;
 use shared::telemetry::metric;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::app::App;
 use super::failure::{Answer, Failure};
 use crate::api::{Move, Operation, Pod, PrimaryState, PrimaryStatus, Shop, Status};
 use crate::command::moves::print::progress_line;
-use crate::output::count;
+use crate::output::{count, instant};
 
 /// What the console shows of each list: it is for a look, `podctl` is for work.
 const CONSOLE_ROWS: u32 = 100;
@@ -111,7 +110,7 @@ struct Console {
 
 impl Console {
     fn when(at: &OffsetDateTime) -> String {
-        at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
+        instant(*at)
     }
 
     fn progress(it: &Move) -> String {

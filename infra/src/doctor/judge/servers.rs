@@ -84,7 +84,8 @@ fn is_on(state: &ServerState, variable: &str) -> bool {
 
 fn at_primary(server: &Server, state: &ServerState, why_shut: Option<&str>, found: &mut Found) {
     let subject = named(server);
-    if is_on(state, "read_only") || is_on(state, "super_read_only") {
+    let shut = is_on(state, "read_only") || is_on(state, "super_read_only");
+    if shut {
         found.error(
             "replica",
             &subject,
@@ -96,7 +97,8 @@ fn at_primary(server: &Server, state: &ServerState, why_shut: Option<&str>, foun
              that the control server runs",
         );
     }
-    if !is_on(state, "rpl_semi_sync_source_enabled") {
+    // A primary that was started again has them off until the control server opens it, which turns them on first.
+    if !shut && !is_on(state, "rpl_semi_sync_source_enabled") {
         found.error(
             "replica",
             &subject,

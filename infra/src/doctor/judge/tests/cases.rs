@@ -210,6 +210,8 @@ pub(super) const SERVERS: &[Case] = &[
         "refused: no replica has it all",
         |f| {
             f.set(0, "super_read_only", "ON");
+            // What opens it turns these on first: nobody is to do it by hand.
+            f.set(0, "rpl_semi_sync_source_enabled", "OFF");
             f.catalog().status.primaries[0].reason = Some("no replica has it all".into());
         },
     ),
