@@ -170,6 +170,7 @@ impl Applier {
             if in_the_way || self.touched() as u64 > few || self.ledger.unsettled() > 0 {
                 self.settle_some().await?;
             }
+            progress.uncompared(self.touched());
             let left = self.hand.pending().saturating_add(self.touched() as u64);
             let close = close(begun.elapsed(), limits.pause_bound);
             if took <= close && left <= limits.fence_keys_max && self.ledger.unsettled() == 0 {

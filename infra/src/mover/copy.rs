@@ -117,11 +117,11 @@ pub(crate) async fn copy_all(
     let (done, tables_reached) = tables_reached(&mut target, job).await?;
     unchanged(&mut target, tables).await?;
     target.close().await;
-    let count = |reached: &Reached| {
-        Progress::add(&job.progress.rows_copied, reached.rows);
-        Progress::add(&job.progress.bytes_copied, reached.bytes);
-    };
-    tables_reached.values().for_each(count);
+    let there = tables_reached.values();
+    let there = there.fold((0, 0), |(rows, bytes), reached| {
+        (rows + reached.rows, bytes + reached.bytes)
+    });
+    job.progress.found.set(there.0, there.1);
     let shared = Arc::new(Shared {
         job: job.clone(),
         tables: Arc::clone(tables),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use shared::moves::MoveId;
 
 use super::progress::{HeldBack, Progress, ProgressNow};
+use super::throttle::SHOPS_SELL;
 use crate::api::MoveProgress;
 
 /// Rates are over this time: shorter they jump with each chunk, longer they are about another phase.
@@ -22,7 +23,7 @@ pub(crate) struct Moves(Mutex<HashMap<MoveId, Entry>>);
 #[derive(Debug)]
 struct Entry {
     progress: Arc<Progress>,
-    /// When, and rows and bytes copied by then; the oldest first.
+    /// When, and rows and bytes that the run had copied by then; the oldest first.
     samples: VecDeque<(Instant, u64, u64)>,
 }
 
@@ -62,6 +63,16 @@ impl Moves {
         all.get(&id)?.progress.held_back.lock().clone()
     }
 
+    /// How many are held back just now by what somebody may mend; to rest beside shops that sell is no such thing.
+    pub(crate) fn held_back_all(&self) -> u64 {
+        let all = self.0.lock();
+        let held = |entry: &&Entry| {
+            let held = entry.progress.held_back.lock();
+            held.as_ref().is_some_and(|held| held.by != SHOPS_SELL)
+        };
+        all.values().filter(held).count() as u64
+    }
+
     /// Nothing of a move is done here any more, by whichever run.
     pub(crate) fn forget(&self, id: MoveId) {
         self.0.lock().remove(&id);
@@ -86,21 +97,18 @@ impl Entry {
         {
             self.samples.pop_front();
         }
-        let (rows_per_s, bytes_per_s) =
-            self.samples.front().map_or((0, 0), |(then, rows, bytes)| {
-                let time = at.duration_since(*then);
-                (
-                    rate(now.rows_copied, *rows, time),
-                    rate(now.bytes_copied, *bytes, time),
-                )
-            });
+        let copied = self.progress.copied_now();
+        let first = self.samples.front();
+        let (rows_per_s, bytes_per_s) = first.map_or((0, 0), |(then, rows, bytes)| {
+            let time = at.duration_since(*then);
+            (rate(copied.0, *rows, time), rate(copied.1, *bytes, time))
+        });
         if self
             .samples
             .back()
             .is_none_or(|(then, _, _)| at.duration_since(*then) >= SAMPLE_EVERY)
         {
-            self.samples
-                .push_back((at, now.rows_copied, now.bytes_copied));
+            self.samples.push_back((at, copied.0, copied.1));
         }
         let held_back = self.progress.held_back.lock().clone();
         MoveProgress {
@@ -120,14 +128,10 @@ fn rate(now: u64, then: u64, time: Duration) -> u64 {
     u64::try_from(per_s).unwrap_or(u64::MAX)
 }
 
-/// Until the copy is whole, at this rate.
+/// Until the copy is whole, at this rate; nothing where all is there that was expected, or nothing comes.
 fn seconds_left(now: &ProgressNow, rows_per_s: u64) -> Option<u64> {
     let left = now.rows_expected.checked_sub(now.rows_copied)?;
-    if left == 0 {
-        None
-    } else {
-        left.checked_div(rows_per_s)
-    }
+    (left > 0 && rows_per_s > 0).then(|| left.div_ceil(rows_per_s))
 }
 
 #[cfg(test)]
@@ -155,6 +159,57 @@ mod tests {
         // The first sample is too old by now; nothing was copied since the second.
         let later = entry.look(begun + Duration::from_secs(15));
         assert_eq!((later.rows_per_s, later.seconds_left), (0, None));
+    }
+
+    #[test]
+    fn nothing_is_estimated_where_nothing_is_known() {
+        let left = |rows_expected, rows_copied, rows_per_s| {
+            let now = ProgressNow {
+                rows_expected,
+                rows_copied,
+                ..ProgressNow::default()
+            };
+            seconds_left(&now, rows_per_s)
+        };
+        // The last rows take a moment too.
+        assert_eq!(left(1_000, 990, 100), Some(1));
+        assert_eq!(left(1_000, 750, 100), Some(3));
+        assert_eq!(left(1_000, 750, 0), None);
+        assert_eq!(left(1_000, 1_000, 100), None);
+        assert_eq!(left(1_000, 1_200, 100), None);
+        assert_eq!(left(0, 10, 100), None);
+    }
+
+    /// What was there before a run is not its work.
+    #[test]
+    fn a_run_that_goes_on_with_a_copy_is_no_faster_for_it() {
+        let moves = Moves::default();
+        let id = MoveId::random();
+        let progress = moves.enter(id);
+        progress.rows_expected.store(3_000, Ordering::Relaxed);
+        progress.found.set(2_000, 20_000);
+        let begun = Instant::now();
+        let mut all = moves.0.lock();
+        let entry = all.get_mut(&id).unwrap();
+        entry.samples = VecDeque::from([(begun, 0, 0)]);
+        progress.rows_copied.store(100, Ordering::Relaxed);
+        let seen = entry.look(begun + Duration::from_secs(10));
+        assert_eq!((seen.now.rows_copied, seen.rows_per_s), (2_100, 10));
+        assert_eq!(seen.seconds_left, Some(90));
+    }
+
+    #[test]
+    fn a_rest_beside_shops_that_sell_holds_nothing_back() {
+        let moves = Moves::default();
+        let entered = [MoveId::random(), MoveId::random()].map(|id| moves.enter(id));
+        assert_eq!(moves.held_back_all(), 0);
+        for (progress, by) in entered.iter().zip([SHOPS_SELL, "a disk"]) {
+            *progress.held_back.lock() = Some(HeldBack {
+                by: by.to_owned(),
+                since: tokio::time::Instant::now(),
+            });
+        }
+        assert_eq!(moves.held_back_all(), 1);
     }
 
     #[test]

@@ -284,6 +284,7 @@ async fn settle(
     loop {
         // (The place is asked for before anything else of a note.)
         let due = noter.is_due() && !noter.note(comparison, plan.position(), pair).await?;
+        job.progress.uncompared(ledger.len());
         if read.is_cancelled() {
             if ledger.unsettled() == 0 && ledger.len() <= few {
                 // Whoever takes the move up before it is over compares nothing twice.

@@ -42,8 +42,7 @@ pub(in crate::mover) async fn job_of(mover: &Arc<Mover>, row: &MoveRow) -> Resul
             source,
         })?;
     let progress = mover.moves.enter(row.id);
-    let record = &row.detail.record;
-    progress.expects(record.expected_rows, record.expected_bytes);
+    progress.go_on(&row.detail.record);
     Ok(Job {
         id: row.id,
         owner: row.owner,

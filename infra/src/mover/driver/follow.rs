@@ -239,10 +239,7 @@ impl Driver {
         if let Some(hands) = &self.hands {
             detail.target_from = Some(hands.tail.seen().to_string());
         }
-        let record = &mut detail.record;
-        record.copied_rows = record.copied_rows.max(now.rows_copied);
-        record.copied_bytes = record.copied_bytes.max(now.bytes_copied);
-        record.applied_keys = record.applied_keys.max(now.keys_applied);
+        now.keep_in(&mut detail.record);
         detail
     }
 }

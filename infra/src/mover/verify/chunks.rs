@@ -103,6 +103,11 @@ impl<'a> Plan<'a> {
         let rows = table.map_or(1, |t| first_rows(comparison, t));
         let compared = &comparison.job.progress.rows_compared;
         compared.store(from.rows, Ordering::Relaxed);
+        comparison
+            .job
+            .progress
+            .compares
+            .store(true, Ordering::Relaxed);
         Self {
             comparison,
             front: Mutex::new(Front::new(from.clone())),
