@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Executor};
 use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX, Moving, rows_left};
 use tests::suite::Test;
-use tests::{Call, Fleet, Server, tests, wait_until};
+use tests::{Call, Fleet, Server, metrics, tests, wait_until};
 
 pub(crate) fn list() -> Vec<Test> {
     tests![alone: inv3_strays_at_the_end_of_a_source_are_told_and_stop_it;]
@@ -50,8 +50,10 @@ async fn inv3_strays_at_the_end_of_a_source_are_told_and_stop_it(fleet: &Fleet) 
             break;
         }
     }
+    let counted = counted(fleet).await;
     fleet.without_own_failpoints(points).await?;
     ended?;
+    counted?;
     fleet.on_both("drop table x_late, x_later").await
 }
 
@@ -86,6 +88,7 @@ async fn one(fleet: &Fleet, points: &OwnFailPoints, when: When) -> Result<()> {
             points.happens(shop.id, "delete.before", MOVED_MAX).await?;
             source.run(&stray).await?;
             told(&control, moved.id).await?;
+            alarms(fleet).await?;
             points.go_on(shop.id, "delete.before");
             rows + 1
         }
@@ -147,6 +150,42 @@ async fn told(control: &ControlDoor, id: MoveId) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Where the control server is.
+async fn server(fleet: &Fleet) -> Result<String> {
+    let status = fleet.status().await?;
+    let control = status.controls.into_iter().next();
+    Ok(control.context("a control server")?.http)
+}
+
+/// Who watches the metrics is told of it too.
+async fn alarms(fleet: &Fleet) -> Result<()> {
+    let control = server(fleet).await?;
+    wait_until("the metrics have the stray", MOVED_MAX, async || {
+        let strays = metrics::total(&control, "podhost_moves_strays").await?;
+        let retire = metrics::sum(&control, "podhost_moves_open", "\"retiring\"").await?;
+        let oldest = "podhost_moves_state_oldest_seconds";
+        let age = metrics::sum(&control, oldest, "\"retiring\"").await?;
+        ensure!(
+            strays >= 1.0 && retire >= 1.0 && age > 0.0,
+            "{strays} strays, {retire} moves that retire, for {age} s"
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Each of the moves was handed over once, and came to its end.
+async fn counted(fleet: &Fleet) -> Result<()> {
+    let control = server(fleet).await?;
+    let done = metrics::sum(&control, "podhost_moves_ended_total", "\"done\"").await?;
+    let fences = metrics::total(&control, "podhost_moves_fence_seconds_count").await?;
+    ensure!(
+        done >= 3.0 && fences >= 3.0,
+        "{done} moves are done, of {fences} fences"
+    );
+    Ok(())
 }
 
 /// An operator's word, who has looked at the one stray.

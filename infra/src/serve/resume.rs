@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use shared::PodId;
 use shared::error::chain;
-use shared::telemetry::metric;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::app::{App, stopped};
 use super::{creation, state_order};
-use crate::catalog::{Catalog, CatalogError, Creation, StateOrder, now_ms};
+use crate::catalog::{CatalogError, Creation, StateOrder, now_ms};
 
 /// What happened to a move that is over is told for a quarter of a year: it is for the report on a bad night.
 const MOVE_EVENTS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -66,7 +65,6 @@ async fn round(app: &Arc<App>) -> Result<(), CatalogError> {
         groups.entry(work.pod()).or_default().push(work);
     }
     futures::future::join_all(groups.into_values().map(|group| end(app, group))).await;
-    gauges(&app.catalog).await?;
     let kept = i64::try_from(MOVE_EVENTS_KEPT.as_millis()).unwrap_or(i64::MAX);
     app.catalog
         .prune_move_events(now_ms().saturating_sub(kept))
@@ -110,26 +108,4 @@ async fn end(app: &App, group: Vec<Work>) {
             tracing::info!(operation, "not ended yet, or ended without success: {text}");
         }
     }
-}
-
-async fn gauges(catalog: &Catalog) -> Result<(), CatalogError> {
-    for pod in catalog.pods().await? {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a gauge; counts are far below 2^52"
-        )]
-        let shops = pod.shops as f64;
-        metrics::gauge!(metric::POD_SHOPS, metric::POD => pod.id.to_string()).set(shops);
-    }
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a gauge; counts are far below 2^52"
-    )]
-    let (version, open) = (
-        catalog.position().await?.version as f64,
-        catalog.open_operations().await? as f64,
-    );
-    metrics::gauge!(metric::CATALOG_VERSION).set(version);
-    metrics::gauge!(metric::OPERATIONS_OPEN).set(open);
-    Ok(())
 }

@@ -21,6 +21,10 @@ pub const LAYER: &str = "layer";
 pub const OUTCOME: &str = "outcome";
 /// Which server, by address.
 pub const SERVER: &str = "server";
+/// The state of a move ([`crate::moves::MoveState::as_str`]).
+pub const STATE: &str = "state";
+/// What a pod is to a move: `source` or `target`.
+pub const SIDE: &str = "side";
 
 #[derive(Debug, Clone, Copy)]
 enum Type {
@@ -99,6 +103,20 @@ metrics! {
     POD_SHOPS = "podhost_pod_shops", Gauge, Count, "Shops by pod, those being made included.";
     PRIMARY_OPEN = "podhost_primary_open", Gauge, Count, "1 while a pod's primary takes writes, as the control server sees it.";
     OPERATIONS_OPEN = "podhost_operations_open", Gauge, Count, "Operations that are neither done nor failed.";
+
+    MOVES_OPEN = "podhost_moves_open", Gauge, Count, "Open moves by state; those in `failed` wait for somebody.";
+    MOVES_OLDEST_SECONDS = "podhost_moves_oldest_seconds", Gauge, Seconds, "Age of the oldest open move, since it was ordered.";
+    MOVES_STATE_OLDEST_SECONDS = "podhost_moves_state_oldest_seconds", Gauge, Seconds, "How long the move is in its state that is there the longest, by state. In fenced, cutover and aborting the shop's writes may wait.";
+    MOVES_WAITING = "podhost_moves_waiting", Gauge, Count, "Open moves that say what they wait for.";
+    MOVES_HELD_BACK = "podhost_moves_held_back", Gauge, Count, "Moves of this control server that a replica, a primary or a disk holds back just now; a rest beside shops that sell does not count.";
+    MOVES_STRAYS = "podhost_moves_strays", Gauge, Count, "Changes at sources after the fence that nobody has let go: of open moves.";
+    POD_MOVES = "podhost_pod_moves", Gauge, Count, "Open moves by pod and side: source or target.";
+    POD_LEFTOVERS = "podhost_pod_leftovers", Gauge, Count, "Copies that moves left and that wait to be deleted, by pod.";
+    MOVES_ENDED = "podhost_moves_ended_total", Counter, Count, "Moves that this control server brought to an end, by outcome: done, taken_back, aborted, failed (each time).";
+    MOVES_FENCES_MISSED = "podhost_moves_fences_missed_total", Counter, Count, "Fences that this control server lifted before the hand-over.";
+    MOVES_FENCE_SECONDS = "podhost_moves_fence_seconds", Histogram, Seconds, "From the fence at the source to the target that takes writes, of hand-overs.";
+    MOVES_DRAIN_SECONDS = "podhost_moves_drain_seconds", Histogram, Seconds, "How long fences waited for the writes in flight, of hand-overs.";
+    MOVES_PARK_SECONDS = "podhost_moves_park_seconds", Histogram, Seconds, "The longest park that an edge told of a fence, lifted ones included.";
 }
 
 /// Tells the recorder what each metric is.

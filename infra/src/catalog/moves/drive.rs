@@ -5,10 +5,11 @@ use shared::moves::{MoveEvent, MoveId, MoveState};
 use super::begin::worked_on;
 use super::switch::owned_by_target;
 use super::{
-    DRIVER, MoveDetail, MoveRow, append, append_taken, by_id, drop_lease, expect, leftovers,
-    text_of, write,
+    DRIVER, MoveDetail, MoveRow, append, append_taken, by_id, counts, drop_lease, expect,
+    leftovers, write,
 };
-use crate::catalog::{Catalog, CatalogError, Change, signed};
+use crate::catalog::{Catalog, CatalogError, Change, now_ms, signed};
+use crate::output::{count, the_pod};
 
 impl Catalog {
     /// Takes a move up: raises its owner, if no other holder's lease is alive. `force` is for a process that holds the
@@ -96,6 +97,7 @@ impl Catalog {
     }
 
     /// Keeps what is known, in the same state. What an operator would see becomes an event.
+        counts::stepped(found.state, &row);
     pub(crate) async fn note_move(
         &self,
         seen: &MoveRow,
@@ -139,25 +141,6 @@ impl Catalog {
         change.commit().await?;
         Ok(row)
     }
-
-    /// Keeps how far the source's binlog was watched, for the next run. That is no news: nobody is woken, and the move is
-    /// not younger for it.
-    pub(crate) async fn note_watched(
-        &self,
-        seen: &MoveRow,
-        watched: &str,
-    ) -> Result<MoveRow, CatalogError> {
-        let mut change = self.change(DRIVER).await?;
-        let mut found = expect(&mut change, seen).await?;
-        found.detail.watched = Some(watched.to_owned());
-        sqlx::query("update move set detail = $1 where id = $2")
-            .bind(text_of(&found.detail)?)
-            .bind(found.id.to_string())
-            .execute(change.conn())
-            .await?;
-        change.commit().await?;
-        Ok(found)
-    }
 }
 
 /// The driver's detail, with what came from elsewhere after it was read: an operator's word, the edges' reports, what the
@@ -189,8 +172,9 @@ fn news(found: &MoveRow, detail: &MoveDetail, error: Option<&str>) -> Option<Str
     let strays = detail.strays_told();
     if strays > found.detail.strays_told() {
         parts.push(format!(
-            "{strays} stray changes at pod {}",
-            found.source_name
+            "{} at {}",
+            count(strays, "stray change"),
+            the_pod(&found.source_name)
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))

@@ -1,6 +1,6 @@
 //! What the fences cost a shop's requests, as the edges tell it.
 
-use super::{DRIVER, by_id, write};
+use super::{DRIVER, by_id, counts, write};
 use crate::api::ParkReport;
 use crate::catalog::{Catalog, CatalogError, signed};
 
@@ -42,6 +42,10 @@ impl Catalog {
         }
         record.late_arrivals = record.late_arrivals.saturating_add(*late);
         write(&mut change, id, row.state, &detail, row.error.as_deref()).await?;
-        change.commit().await
+        change.commit().await?;
+        if *parked > 0 {
+            counts::parked(*longest_ms);
+        }
+        Ok(())
     }
 }

@@ -4,9 +4,10 @@ use shared::PodId;
 use shared::moves::MoveState;
 
 use super::drive::merged;
-use super::{MoveDetail, MoveRow, append, by_id, expect, write};
+use super::{DRIVER, MoveDetail, MoveRow, append, by_id, expect, write};
 use crate::catalog::placements::{self, Event, append_event};
 use crate::catalog::{Catalog, CatalogError, Change, signed};
+use crate::output::the_pod;
 
 impl Catalog {
     /// The placement goes from (source, its epoch) to (target, the reserved epoch) and keeps its state: a frozen shop
@@ -75,9 +76,11 @@ impl Catalog {
             version: next,
         };
         append_event(&mut change, event).await?;
+        // (The move's own events say who did it.)
+        DRIVER.clone_into(&mut change.actor);
         let note = format!(
-            "pod {} owns the shop at epoch {}",
-            found.target_name,
+            "{} owns the shop at epoch {}",
+            the_pod(&found.target_name),
             found.epoch.get()
         );
         let detail = merged(detail, &found.detail);

@@ -1,0 +1,127 @@
+//! The numbers of moves, of rows made by hand.
+
+use shared::moves::MoveId;
+use shared::{Epoch, ShopId};
+
+use super::*;
+use crate::api::PodStatus;
+use crate::catalog::MoveDetail;
+
+const NOW: i64 = 1_000_000;
+
+fn id(pod: u64) -> PodId {
+    PodId::new(pod).unwrap()
+}
+
+fn pod(number: u64) -> Pod {
+    Pod {
+        id: id(number),
+        name: format!("pod-{number}"),
+        region: "eu".into(),
+        pool: "shared".into(),
+        class: "small".into(),
+        max_shops: 5,
+        status: PodStatus::Active,
+        shops: 0,
+        term: 1,
+        version: 1,
+        endpoints: Vec::new(),
+    }
+}
+
+/// From pod 1 to pod 2, ordered and in its state for so many seconds.
+fn row(state: MoveState, ordered: i64, there: i64) -> MoveRow {
+    MoveRow {
+        id: MoveId::random(),
+        shop: ShopId::new(1).unwrap(),
+        handle: "snow".parse().unwrap(),
+        source: id(1),
+        source_name: "one".to_owned(),
+        target: id(2),
+        target_name: "two".to_owned(),
+        source_epoch: Epoch::FIRST,
+        epoch: Epoch::FIRST.next(),
+        state,
+        owner: 1,
+        detail: MoveDetail {
+            since_ms: Some(NOW - there * 1_000),
+            ..MoveDetail::default()
+        },
+        error: None,
+        actor: "ops".to_owned(),
+        created_ms: NOW - ordered * 1_000,
+        changed_ms: NOW,
+        leftover_ms: None,
+    }
+}
+
+#[test]
+fn moves_are_counted_by_state_with_the_one_that_is_there_the_longest() {
+    let open = [
+        row(MoveState::Copying, 50, 40),
+        row(MoveState::Copying, 90, 10),
+        row(MoveState::Fenced, 20, 3),
+        row(MoveState::Failed, 70, 60),
+    ];
+    let moves = Moves::of(&[], &open, &[], NOW);
+    assert_eq!(moves.oldest, 90_000);
+    let found = |state| {
+        let all = moves.states.iter();
+        let mut all = all.filter(|(of, _, _)| *of == state);
+        all.next().map(|(_, there, first)| (*there, *first))
+    };
+    assert_eq!(found(MoveState::Copying), Some((2, 40_000)));
+    assert_eq!(found(MoveState::Fenced), Some((1, 3_000)));
+    assert_eq!(found(MoveState::Failed), Some((1, 60_000)));
+    // None is there any more: that must be shown.
+    assert_eq!(found(MoveState::Cutover), Some((0, 0)));
+    assert_eq!(found(MoveState::Done), None);
+}
+
+#[test]
+fn strays_count_until_they_are_let_go() {
+    let mut with = row(MoveState::Retiring, 9, 9);
+    with.detail.strays_total = 3;
+    let mut listed = row(MoveState::Observing, 9, 9);
+    listed.detail.strays = vec![crate::api::Stray {
+        table: "orders".into(),
+        gtid: "a:7".into(),
+        at_ms: 1,
+    }];
+    let strays = |open: &[MoveRow]| Moves::of(&[], open, &[], NOW).strays;
+    assert_eq!(strays(&[with.clone(), listed.clone()]), 4);
+    with.detail.strays_let_go = 3;
+    assert_eq!(strays(&[with.clone(), listed]), 1);
+    // One that came later stops the move once more.
+    with.detail.strays_total = 4;
+    assert_eq!(strays(&[with]), 4);
+}
+
+#[test]
+fn pods_have_what_goes_and_comes_and_what_was_left() {
+    let mut waits = row(MoveState::Preparing, 1, 1);
+    waits.detail.waits = Some("a turn".into());
+    let open = [waits, row(MoveState::Observing, 1, 1)];
+    let left = [Leftover {
+        id: MoveId::random(),
+        shop: ShopId::new(2).unwrap(),
+        pod: id(3),
+        epoch: Epoch::FIRST,
+        owner: 1,
+        created_ms: NOW,
+    }];
+    let moves = Moves::of(&[1, 2, 3, 4].map(pod), &open, &left, NOW);
+    let counted = |from, to, leftovers| OfPod {
+        from,
+        to,
+        leftovers,
+    };
+    let expected = [
+        (id(1), counted(2, 0, 0)),
+        (id(2), counted(0, 2, 0)),
+        (id(3), counted(0, 0, 1)),
+        (id(4), counted(0, 0, 0)),
+    ];
+    assert_eq!(moves.pods, BTreeMap::from(expected));
+    assert_eq!(moves.waiting, 1);
+}
