@@ -282,9 +282,9 @@ async fn settle(
     let few = usize::try_from(job.limits.fence_keys_max).unwrap_or(usize::MAX);
     let mut ended: Option<Instant> = None;
     loop {
+        job.progress.uncompared(ledger.len());
         // (The place is asked for before anything else of a note.)
         let due = noter.is_due() && !noter.note(comparison, plan.position(), pair).await?;
-        job.progress.uncompared(ledger.len());
         if read.is_cancelled() {
             if ledger.unsettled() == 0 && ledger.len() <= few {
                 // Whoever takes the move up before it is over compares nothing twice.

@@ -93,11 +93,11 @@ impl Catalog {
         apply(&mut change, &found, event, detail, error, error).await?;
         let row = by_id(change.conn(), found.id).await?;
         change.commit().await?;
+        counts::stepped(found.state, &row);
         Ok(row)
     }
 
     /// Keeps what is known, in the same state. What an operator would see becomes an event.
-        counts::stepped(found.state, &row);
     pub(crate) async fn note_move(
         &self,
         seen: &MoveRow,
