@@ -89,6 +89,12 @@ impl Reader {
         })
     }
 
+    /// Goes on for a reader whose connection died: what that one has seen half of is not unknown.
+    pub(crate) fn instead_of(mut self, before: Self) -> Self {
+        self.transactions.remember(before.transactions);
+        self
+    }
+
     /// Reads the next event and appends what it says. Dropped half way, the reader is of no more use.
     pub(crate) async fn read(&mut self, out: &mut Vec<Seen>) -> Result<(), MoveError> {
         let event = self.stream.next().await?;

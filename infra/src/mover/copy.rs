@@ -158,8 +158,8 @@ async fn both(
         tokio::select! {
             biased;
             ended = loaders.join_next() => match ended {
-                Some(ended) => ended.unwrap_or(Err(MoveError::Stopped))?,
-                None => return read.unwrap_or(Err(MoveError::Stopped)),
+                Some(ended) => ended.unwrap_or(Err(MoveError::Unexpected("a loader did not end")))?,
+                None => return read.unwrap_or(Err(MoveError::Unexpected("the loaders ended first"))),
             },
             ended = &mut reader, if read.is_none() => read = Some(ended),
         }

@@ -112,9 +112,15 @@ pub(crate) enum MoveError {
     /// Something must end or come back first; it is tried again.
     #[error("{0}")]
     Waits(String),
+    /// An operator's word is for the next run.
+    #[error("an order came in between")]
+    Ordered,
     /// The run was told to stop.
     #[error("told to stop")]
     Stopped,
+    /// It cannot be: a fault of this program.
+    #[error("a fault of the mover itself: {0}")]
+    Unexpected(&'static str),
 }
 
 /// What an error means for the move.
@@ -126,8 +132,8 @@ pub(crate) enum Verdict {
     Rewind,
     /// The move fails, loudly: an operator starts it anew or aborts it.
     Fail,
-    /// This mover ends and says nothing more: the move is another's, or the server stops.
-    Leave,
+    /// This run ends and says nothing more. Where the move is still this server's, it is taken up anew.
+    TakeAnew,
 }
 
 impl MoveError {
@@ -138,7 +144,8 @@ impl MoveError {
             | Self::Timeout { .. }
             | Self::File { .. }
             | Self::Servers(_)
-            | Self::Waits(_) => Verdict::Again,
+            | Self::Waits(_)
+            | Self::Unexpected(_) => Verdict::Again,
             Self::Catalog(error) => of_catalog(error),
             Self::PrimaryChanged { .. } => Verdict::Rewind,
             Self::Sql { .. }
@@ -148,7 +155,7 @@ impl MoveError {
             | Self::SchemaChanged { .. }
             | Self::Binlog { .. }
             | Self::Bound(_) => Verdict::Fail,
-            Self::NotOwner { .. } | Self::Stopped => Verdict::Leave,
+            Self::NotOwner { .. } | Self::Ordered | Self::Stopped => Verdict::TakeAnew,
         }
     }
 
@@ -161,7 +168,7 @@ impl MoveError {
 /// A compare-and-swap that found something else: an order or another mover came in between, so the catalog is read again.
 const fn of_catalog(error: &CatalogError) -> Verdict {
     match error {
-        CatalogError::Stale(_) | CatalogError::NotFound { .. } => Verdict::Leave,
+        CatalogError::Stale(_) | CatalogError::NotFound { .. } => Verdict::TakeAnew,
         CatalogError::Conflict(_)
         | CatalogError::Taken { .. }
         | CatalogError::Unreconciled

@@ -94,7 +94,9 @@ fn is_silence(error: &MoveError) -> bool {
         | MoveError::Bound(_)
         | MoveError::File { .. }
         | MoveError::Waits(_)
-        | MoveError::Stopped => false,
+        | MoveError::Ordered
+        | MoveError::Stopped
+        | MoveError::Unexpected(_) => false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::session::READ_LIMIT;
 use shared::config::{Section, Size, format_duration};
 use shared::pause::{self, FENCE_BOUND, FENCE_KILL_AFTER, LEASE, PAUSE_BOUND};
 
@@ -156,7 +157,7 @@ impl MoveLimits {
             fence_retry: s.within("fence_retry", FENCE_RETRY, 10 * ms..=hour),
             converge_bound: s.within("converge_bound", CONVERGE_BOUND, second..=day),
             // Below what a server gives any statement of a mover.
-            check_bound: s.within("check_bound", CHECK_BOUND, second..=600 * second),
+            check_bound: s.within("check_bound", CHECK_BOUND, second..=READ_LIMIT),
             replica_lag_max: s.within("replica_lag_max", REPLICA_LAG_MAX, 100 * ms..=hour),
             threads_running_max: s.within("threads_running_max", THREADS_RUNNING_MAX, 1..=100_000),
             nice_ratio: s.within("nice_ratio", NICE_RATIO, 0..=100),

@@ -43,6 +43,8 @@ pub(crate) use stand::{Compared, Stand};
 const SETTLE_AT: usize = 500;
 /// How often an idle look at the ledger is taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// A comparison begins with its sessions.
+const NO_PAIR: MoveError = MoveError::Unexpected("the comparison has no sessions");
 
 /// What a whole comparison did.
 #[derive(Debug, Clone, Default)]
@@ -136,7 +138,7 @@ impl Applier {
         };
         let done = tokio_util::sync::CancellationToken::new();
         let Some((settler, workers)) = self.pairs.split_first_mut() else {
-            return Err(MoveError::Stopped);
+            return Err(NO_PAIR);
         };
         let comparing = async {
             let mut noter = Noter::new(&stand, comparison.job.limits.note_every);
@@ -231,7 +233,7 @@ impl Applier {
         let keys: Vec<_> = round.iter().map(|(key, _)| key.clone()).collect();
         let different = keys::compare(&self.job, &self.tables, &mut self.pairs, &keys).await?;
         if let Some(key) = different.iter().next() {
-            let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
+            let pair = self.pairs.first_mut().ok_or(NO_PAIR)?;
             let told = keys::describe(&self.job, &self.tables, pair, key).await?;
             return Err(MoveError::Diverged(told));
         }
@@ -245,12 +247,12 @@ impl Applier {
         let round = self.ledger.round(max);
         let keys: Vec<_> = round.iter().map(|(key, _)| key.clone()).collect();
         let different = keys::compare(&self.job, &self.tables, &mut self.pairs, &keys).await?;
-        let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
+        let pair = self.pairs.first_mut().ok_or(NO_PAIR)?;
         let seen = pair.source.gtid_executed().await?;
         self.hand
             .catch_up(&seen, &self.ledger, &self.applied, Some(&self.throttle))
             .await?;
-        let pair = self.pairs.first_mut().ok_or(MoveError::Stopped)?;
+        let pair = self.pairs.first_mut().ok_or(NO_PAIR)?;
         keys::judge(
             &self.job,
             &self.tables,

@@ -76,7 +76,8 @@ pub(super) async fn newest(app: &App, limit: u32) -> Answer<Vec<Move>> {
     listed(app, &filter).await
 }
 
-/// Orders a move; it goes on by itself. A move to the former pod, while the last one is observing, takes that back.
+/// Orders a move; it goes on by itself. A move to the former pod, while the last one is observing, takes that back; where the
+/// copy there was changed meanwhile, `despite_strays` must say how often.
 #[utoipa::path(post, path = "/v1/moves", tag = "moves", request_body = MoveNew,
     responses((status = 201, body = Move), (status = 400, description = "A field is wrong."),
         (status = 404, description = "No such shop."),

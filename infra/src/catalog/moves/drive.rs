@@ -1,6 +1,7 @@
 //! What a move's driver does with it. Of two that believe to drive one move, the later owner wins at each of these.
 
 use shared::moves::{MoveEvent, MoveId, MoveState};
+use sqlx::SqliteConnection;
 
 use super::begin::worked_on;
 use super::switch::owned_by_target;
@@ -21,6 +22,9 @@ impl Catalog {
         lease_ms: u64,
         force: bool,
     ) -> Result<Option<MoveRow>, CatalogError> {
+        if !force && self.is_held(id, holder).await? {
+            return Ok(None);
+        }
         let mut change = self.change(DRIVER).await?;
         let row = by_id(change.conn(), id).await?;
         if !row.state.is_open() || !take_lease(&mut change, id, holder, lease_ms, force).await? {
@@ -311,6 +315,30 @@ async fn guard(
     }
 }
 
+impl Catalog {
+    /// Whether another holder's lease is alive. Who only waits for it to run out asks several times a second, and must not
+    /// take the catalog's one lock for writes each time: the steps of a fence queue for that.
+    pub(super) async fn is_held(&self, id: MoveId, holder: &str) -> Result<bool, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        is_alive(&mut conn, id, holder, now_ms()).await
+    }
+}
+
+async fn is_alive(
+    conn: &mut SqliteConnection,
+    id: MoveId,
+    holder: &str,
+    now: i64,
+) -> Result<bool, CatalogError> {
+    let sql = "select exists (select 1 from move_lease where move = $1 and holder <> $2 and expires_ms > $3)";
+    Ok(sqlx::query_scalar(sql)
+        .bind(id.to_string())
+        .bind(holder)
+        .bind(now)
+        .fetch_one(conn)
+        .await?)
+}
+
 /// Whether the lease is the holder's from now on.
 pub(super) async fn take_lease(
     change: &mut Change<'_>,
@@ -319,14 +347,8 @@ pub(super) async fn take_lease(
     lease_ms: u64,
     force: bool,
 ) -> Result<bool, CatalogError> {
-    let held: Option<(String, i64)> =
-        sqlx::query_as("select holder, expires_ms from move_lease where move = $1")
-            .bind(id.to_string())
-            .fetch_optional(change.conn())
-            .await?;
     let now = change.at_ms;
-    let alive = held.is_some_and(|(other, expires)| other != holder && expires > now);
-    if alive && !force {
+    if !force && is_alive(change.conn(), id, holder, now).await? {
         return Ok(false);
     }
     sqlx::query(

@@ -56,7 +56,9 @@ impl Reader {
 
     /// The first session, for questions of another kind.
     pub(super) fn session(&mut self) -> Result<&mut Session, MoveError> {
-        self.sessions.first_mut().ok_or(MoveError::Stopped)
+        self.sessions
+            .first_mut()
+            .ok_or(MoveError::Unexpected("the applier has no session"))
     }
 
     /// Says something on every session, and opens those anew that are gone.

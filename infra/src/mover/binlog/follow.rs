@@ -244,7 +244,7 @@ impl<S: Sink> Task<S> {
             match self.reopen(began).await {
                 // One that dies at once, again and again, is no connection.
                 Ok(_) if began.elapsed() > RECONNECT_MAX => return fault,
-                Ok(again) => reader = again,
+                Ok(again) => reader = again.instead_of(reader),
                 Err(fault) => return fault,
             }
         }

@@ -103,6 +103,11 @@ impl Transactions {
         }
     }
 
+    /// Others' transactions in two steps, whose first step was read before.
+    pub(super) fn remember(&mut self, before: Self) {
+        self.prepared = before.prepared;
+    }
+
     /// Takes the next event; appends what there is to tell.
     pub(super) fn take(&mut self, event: &Event<'_>, out: &mut Vec<Seen>) -> Result<(), MoveError> {
         let before = out.len();

@@ -2,6 +2,7 @@
 //! and a second connection sees whose they are. What holds the home for longer than a write may take is ended: its process
 //! is frozen or gone, and it was never acknowledged.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
@@ -114,8 +115,7 @@ impl Door {
         let row = tokio::select! {
             biased;
             row = work => row,
-            // Ends never.
-            () = look(watch, job, &end, own, (in_flight, ended)) => return Err(MoveError::Stopped),
+            never = look(watch, job, &end, own, (in_flight, ended)) => match never {},
         };
         waited.time = begun.elapsed();
         match row {
@@ -152,7 +152,7 @@ async fn look(
     end: &End,
     own: u32,
     (counted, ended): (&mut Option<u64>, &mut u64),
-) {
+) -> Infallible {
     let began = Instant::now();
     if let Some(watch) = watch {
         *counted = in_flight(watch, job).await;

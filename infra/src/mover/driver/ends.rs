@@ -110,7 +110,7 @@ pub(in crate::mover) async fn end_of(mover: &Arc<Mover>, pod: PodId) -> Result<E
     // A file or a command: neither may hold up the runtime.
     let password = tokio::task::spawn_blocking(move || store.password(pod, &asked))
         .await
-        .map_err(|_| MoveError::Stopped)??;
+        .map_err(|_| MoveError::Unexpected("reading a password did not end"))??;
     Ok(End {
         pod,
         primary: primary.address,

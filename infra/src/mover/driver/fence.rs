@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::door::Waited;
-use super::follow::Hands;
+use super::follow::{Hands, NO_HANDS};
 use super::recover::HOME_CACHED;
 use super::{Door, Driver};
 use crate::mover::apply::Until;
@@ -220,7 +220,7 @@ impl Driver {
     /// Reads the target's binlog up to now: what the copy wrote there is not to be read inside of the fence.
     async fn see_target(&self, target: &mut Session) -> Result<(), MoveError> {
         let Some(hands) = &self.hands else {
-            return Err(MoveError::Stopped);
+            return Err(NO_HANDS);
         };
         let executed = target.gtid_executed().await?;
         hands.tail.wait_for(&executed, SEEN_WITHIN).await
@@ -272,10 +272,12 @@ impl Driver {
         lines.doing = Doing::Ready;
         let target = &mut lines.target;
         let ready = step!(Step::Ready => home::ready(target, job, placement).await).await?;
-        // Whoever changed a row at the target behind the mover's back is seen up to the moment it may sell.
+        // Whoever changed a row at the target behind the mover's back is seen up to the moment it may sell, and beyond: this
+        // set has that moment.
         lines.doing = Doing::Tail;
+        let sells = lines.target.gtid_executed().await?;
         if let Some(hands) = &mut self.hands {
-            hands.tail.wait_for(&ready, job.limits.pause_bound).await?;
+            hands.tail.wait_for(&sells, job.limits.pause_bound).await?;
         }
         lines.doing = Doing::Confirm;
         self.confirm(lines).await?;
@@ -290,7 +292,7 @@ impl Driver {
             ..
         }) = &mut self.hands
         else {
-            return Err(MoveError::Stopped);
+            return Err(NO_HANDS);
         };
         *doing = Doing::Follow;
         step!(Step::Follow => {
@@ -356,13 +358,13 @@ impl Queue {
         keep_up: impl Future<Output = Result<(), MoveError>>,
     ) -> Result<Option<OwnedSemaphorePermit>, MoveError> {
         if let Ok(permit) = timeout(KEEP_UP_EVERY, &mut self.waiting).await {
-            return permit.map(Some).map_err(|_| MoveError::Stopped);
+            return permit.map(Some).map_err(no_turns);
         }
         let mut keep_up = std::pin::pin!(keep_up);
         let permit = tokio::select! {
             biased;
             kept = &mut keep_up => return kept.map(|()| None),
-            permit = &mut self.waiting => permit.map_err(|_| MoveError::Stopped)?,
+            permit = &mut self.waiting => permit.map_err(no_turns)?,
         };
         if let Ok(kept) = timeout(KEEP_UP_EVERY, &mut keep_up).await {
             return kept.map(|()| Some(permit));
@@ -371,6 +373,11 @@ impl Queue {
         *self = Self::join(Arc::clone(&self.all));
         keep_up.await.map(|()| None)
     }
+}
+
+/// Nothing closes that semaphore.
+const fn no_turns(_: AcquireError) -> MoveError {
+    MoveError::Unexpected("the turns of fences are gone")
 }
 
 fn note_fence(record: &mut crate::api::MoveRecord, waited: Waited, applied: u64) {

@@ -26,6 +26,9 @@ use crate::mover::tail::Tail;
 use crate::mover::throttle::Throttle;
 use crate::mover::verify::{Stand, Verified};
 
+/// A step for which hands are made first.
+pub(super) const NO_HANDS: MoveError = MoveError::Unexpected("a step began without its hands");
+
 /// The shop's tables.
 pub(super) type Tables = Arc<[Table]>;
 
@@ -57,13 +60,13 @@ impl Driver {
     pub(super) async fn copy(&mut self) -> Result<(), MoveError> {
         self.ready_to_work().await?;
         let (job, Some(hands)) = (&self.job, &mut self.hands) else {
-            return Err(MoveError::Stopped);
+            return Err(NO_HANDS);
         };
         let Hands {
             tables, feed, tail, ..
         } = hands;
         let Some(feed) = feed else {
-            return Err(MoveError::Stopped);
+            return Err(NO_HANDS);
         };
         let copying = step!(Step::Copy => {
             copy::copy_all(job, tables, Throttle::start(job)).await
@@ -105,7 +108,7 @@ impl Driver {
             ..
         }) = &mut self.hands
         else {
-            return Err(MoveError::Stopped);
+            return Err(NO_HANDS);
         };
         if verified.is_none() || !applier.is_compared() {
             let comparing = step!(Step::Compare => applier.compare_all().await);
@@ -256,13 +259,13 @@ async fn converge(hands: &mut Option<Hands>) -> Result<(), MoveError> {
         ..
     }) = hands
     else {
-        return Err(MoveError::Stopped);
+        return Err(NO_HANDS);
     };
     if let Some(feed) = feed.take() {
         *applier = Some(Applier::open(job, feed, Arc::clone(tables), stand.take()).await?);
     }
     let Some(applier) = applier else {
-        return Err(MoveError::Stopped);
+        return Err(NO_HANDS);
     };
     let applying = step!(Step::CatchUp => {
         applier.apply_until(Until::Converged).await

@@ -1,6 +1,6 @@
 //! Deletes a shop's rows at a pod that does not own it, in chunks that take about as long as a copied one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use shared::home::HomeState;
 
@@ -11,6 +11,7 @@ use crate::mover::session::{Session, text};
 use crate::mover::size;
 use crate::mover::table::Table;
 use crate::mover::throttle::Throttle;
+use crate::mover::tries::Tries;
 
 /// Where rows are deleted, and what the home must say there.
 pub(crate) struct Deletion<'a> {
@@ -53,24 +54,41 @@ impl Deletion<'_> {
             if session.number("look for rows", &any).await?.is_none() {
                 return Ok(());
             }
-            session.begin_owned(self.job, self.part).await?;
-            self.guard(session).await?;
-            let sql = format!(
-                "delete from {} where shop_id = {} order by {} limit {rows}",
-                table.quoted,
-                self.job.shop,
-                table.order_by()
-            );
-            // Without the commit: it waits for a replica, however few the rows are.
-            let began = Instant::now();
-            let gone = session.exec("delete rows", &sql).await?;
-            let took = began.elapsed();
-            session.commit().await?;
+            let mut tries = Tries::default();
+            let (gone, took) = loop {
+                match self.piece(session, table, rows).await {
+                    Ok(done) => break done,
+                    Err(error) => tries.undo(session, error).await?,
+                }
+            };
             throttle.worked(took);
             Progress::add(&self.job.progress.rows_deleted, gone);
             let (least, most) = (limits.chunk_rows_min.max(1), limits.chunk_rows_max.max(1));
             rows = size::next(rows, took, throttle.piece()).clamp(least.min(most), most);
         }
+    }
+
+    /// One transaction: how many rows it deleted, and how long that took without the commit, which waits for a replica,
+    /// however few the rows are.
+    async fn piece(
+        &self,
+        session: &mut Session,
+        table: &Table,
+        rows: u64,
+    ) -> Result<(u64, Duration), MoveError> {
+        session.begin_owned(self.job, self.part).await?;
+        self.guard(session).await?;
+        let sql = format!(
+            "delete from {} where shop_id = {} order by {} limit {rows}",
+            table.quoted,
+            self.job.shop,
+            table.order_by()
+        );
+        let began = Instant::now();
+        let gone = session.exec("delete rows", &sql).await?;
+        let took = began.elapsed();
+        session.commit().await?;
+        Ok((gone, took))
     }
 
     /// Inside the transaction, with the home's row held: whatever the catalog and the owner number say, the rows of a

@@ -132,8 +132,19 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
         };
         tracing::info!(%id, shop = row.shop.get(), state = %row.state, owner = row.owner, "move taken up");
         if matches!(Box::pin(run(mover, row, &mut memory)).await, Next::Leave) {
+            if mover.stop.is_cancelled() {
+                give_back(mover, id).await;
+            }
             break;
         }
+    }
+}
+
+/// At a stop, however the run ended: the next control server takes the move up at once. Inside of a fence a shop's writes
+/// would wait for the lease to run out.
+async fn give_back(mover: &Mover, id: MoveId) {
+    if let Err(error) = mover.catalog.leave_move(id, &mover.holder).await {
+        tracing::warn!(%id, "the lease is not given back: {}", shared::error::chain(&error));
     }
 }
 
@@ -200,12 +211,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
             tracing::info!(%id, "move left to another control server");
             Next::Leave
         }
-        Ended::Heard(Heard::Stopping) => {
-            if let Err(error) = mover.catalog.leave_move(id, &mover.holder).await {
-                tracing::warn!(%id, "the lease is not given back: {}", shared::error::chain(&error));
-            }
-            Next::Leave
-        }
+        Ended::Heard(Heard::Stopping) => Next::Leave,
         Ended::Heard(Heard::PrimaryChanged { pod, text }) => {
             fault(mover, row, MoveError::PrimaryChanged { pod, text }, memory).await
         }
@@ -219,14 +225,14 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
     let (id, state, text) = (row.id, row.state, error.brief());
     let verdict = error.verdict();
     tracing::warn!(%id, %state, ?verdict, "{text}");
-    if may_be_fenced(state) && verdict != Verdict::Leave {
+    if may_be_fenced(state) && verdict != Verdict::TakeAnew {
         return fault_inside(mover, row, error, memory).await;
     }
-    if may_be_fenced(state) && !matches!(error, MoveError::Stopped) {
+    if may_be_fenced(state) && !matches!(error, MoveError::Stopped | MoveError::Ordered) {
         memory.blame(Why::Missed, &text);
     }
     let event = match verdict {
-        Verdict::Leave | Verdict::Again => None,
+        Verdict::TakeAnew | Verdict::Again => None,
         Verdict::Rewind => Some(MoveEvent::PrimaryChanged),
         Verdict::Fail if aborts(&row, &error) => Some(MoveEvent::Abort),
         Verdict::Fail => {
@@ -253,7 +259,7 @@ async fn fault_inside(mover: &Mover, row: MoveRow, error: MoveError, memory: &mu
     let why = match error.verdict() {
         Verdict::Rewind => Why::PrimaryChanged,
         Verdict::Fail => Why::Fail,
-        Verdict::Again | Verdict::Leave => Why::Missed,
+        Verdict::Again | Verdict::TakeAnew => Why::Missed,
     };
     memory.blame(why, &text);
     let row = if why == Why::Fail {

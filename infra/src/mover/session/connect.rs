@@ -9,7 +9,7 @@ use secrecy::ExposeSecret as _;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Session, fault};
+use super::{READ_LIMIT, Session, fault};
 use crate::api::Address;
 use crate::mover::error::MoveError;
 use crate::mover::job::End;
@@ -32,6 +32,9 @@ const SILENCE_S: u32 = 30;
 /// The error of a `kill` that comes too late.
 const NO_SUCH_SESSION: u16 = 1094;
 
+/// A read ends by itself a minute after the longest that is waited for: its mover may be gone, and can end nothing.
+const EXECUTION_MAX: Duration = READ_LIMIT.saturating_add(Duration::from_secs(60));
+
 /// What is fixed on each connection, so that a value is stored again as it was read, whatever the server's own settings:
 ///
 /// * strict, so that a value that does not fit is an error and not another value; invalid and zero dates, and zero in a
@@ -39,12 +42,11 @@ const NO_SUCH_SESSION: u16 = 1094;
 /// * times in UTC, both ways;
 /// * what comes out of a column is its bytes, not a translation of them;
 /// * no look at parents of foreign keys (rows arrive table by table), but at unique values;
-/// * a read ends by itself a minute after the longest that is waited for: its mover may be gone, and can end nothing;
 /// * read committed: a chunk locks its rows, not the gaps between them.
 const SETTINGS: &str = "set sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', \
     time_zone = '+00:00', character_set_client = utf8mb4, character_set_connection = utf8mb4, \
     collation_connection = utf8mb4_0900_ai_ci, character_set_results = null, foreign_key_checks = 0, unique_checks = 1, \
-    autocommit = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_select_limit = default, max_execution_time = 660000, \
+    autocommit = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_select_limit = default, \
     transaction_isolation = 'READ-COMMITTED', transaction_read_only = 0, group_concat_max_len = 1048576, \
     max_error_count = 65535, range_optimizer_max_mem_size = 0, information_schema_stats_expiry = 0, \
     max_sort_length = 8388608, div_precision_increment = 4, default_week_format = 0, lc_time_names = 'en_US', \
@@ -85,10 +87,10 @@ pub(super) async fn server(
     let made = async {
         let mut conn = connect(end, address).await?;
         conn.query_drop(SETTINGS).await?;
-        let silence = silence_s();
+        let (silence, execution) = (silence_s(), EXECUTION_MAX.as_millis());
         let waits = format!(
             "set innodb_lock_wait_timeout = {ROW_WAIT_S}, lock_wait_timeout = {ROW_WAIT_S}, \
-             wait_timeout = {silence}, net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
+             max_execution_time = {execution}, wait_timeout = {silence}, net_read_timeout = {SILENCE_S}, net_write_timeout = {SILENCE_S}"
         );
         conn.query_drop(waits).await?;
         mysql_async::Result::Ok(conn)

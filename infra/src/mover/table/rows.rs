@@ -16,6 +16,10 @@ const LENIENT: &str =
 /// Warnings that an error shows.
 const WARNINGS_SHOWN: usize = 3;
 
+/// Values of ENUM columns that are none of their list, at once: each is a warning of the load, whose answer counts warnings in
+/// 16 bits. The row that goes over it is the last one; no row has as many columns as are left to 65,535.
+const ZEROS_MAX: u64 = 60_000;
+
 /// How much may be read at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
@@ -36,7 +40,7 @@ pub(crate) struct Rows {
     lines: Bytes,
     /// The key of the last one.
     pub(crate) last: Option<Key>,
-    /// Whether the bytes' limit ended the reading: there may be more.
+    /// Whether a limit other than that of rows ended the reading: there may be more.
     pub(crate) cut: bool,
     /// Values of ENUM columns that are none of the list: each makes a warning when it is loaded.
     zeros: u64,
@@ -51,6 +55,11 @@ impl Rows {
     /// The lines themselves, once all are read.
     pub(crate) fn lines(&self) -> Bytes {
         self.lines.clone()
+    }
+
+    /// Whether the next row is for another time.
+    fn is_full(&self, limit: Limit) -> bool {
+        self.count > 0 && (self.bytes() >= limit.bytes || self.zeros >= ZEROS_MAX)
     }
 
     fn push(&mut self, plan: &Plan<'_>, row: &Row) {
@@ -151,7 +160,7 @@ pub(crate) async fn read(
     let mut broken = None;
     let mut take = |row: Row| {
         // Only a row that is there says that there is more.
-        if rows.count > 0 && rows.bytes() >= limit.bytes {
+        if rows.is_full(limit) {
             rows.cut = true;
             return false;
         }
@@ -247,6 +256,26 @@ fn refused(table: &Table, count: u64, last: Option<&Key>, said: &str) -> MoveErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The answer to a load counts its warnings in 16 bits.
+    #[test]
+    fn a_chunk_ends_before_its_warnings_cannot_be_counted() {
+        let limit = Limit {
+            rows: None,
+            bytes: 1 << 20,
+        };
+        let with = |count, zeros| Rows {
+            count,
+            zeros,
+            ..Rows::default()
+        };
+        assert!(!with(1, ZEROS_MAX - 1).is_full(limit) && with(1, ZEROS_MAX).is_full(limit));
+        // InnoDB's limit of columns, of which one is the shop.
+        let widest = 1017 - 1;
+        assert!(ZEROS_MAX - 1 + widest < u64::from(u16::MAX));
+        // A row that is too much by itself goes alone.
+        assert!(!with(0, 0).is_full(Limit { bytes: 0, ..limit }));
+    }
 
     #[test]
     fn what_the_loader_would_take_for_a_sign_is_escaped() {

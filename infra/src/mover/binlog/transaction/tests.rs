@@ -252,6 +252,31 @@ fn what_cannot_be_followed_is_told() {
     assert_eq!(seen.get(mark + 1).unwrap(), "end 86");
 }
 
+/// A connection may die between the two steps of another's transaction.
+#[test]
+fn the_next_connection_knows_what_the_one_before_it_saw_half_of() {
+    let events = recorded();
+    let is_half = |event: &Vec<u8>| Event::parse(event, true).unwrap().kind == kind::XA_PREPARE;
+    let half = events.iter().position(is_half).unwrap();
+    let (first, second) = events.split_at(half + 1);
+    let is_odd = |remembers: bool| {
+        let (mut before, mut after) = (reader(7, tables(), true), reader(7, tables(), true));
+        for event in first {
+            take(&mut before, event, &mut Vec::new()).unwrap();
+        }
+        if remembers {
+            after.remember(before);
+        }
+        let mut out = Vec::new();
+        for event in second {
+            take(&mut after, event, &mut out).unwrap();
+        }
+        let words = words_of(&out);
+        words.iter().any(|word| word.contains("first was not seen"))
+    };
+    assert!(!is_odd(true) && is_odd(false));
+}
+
 /// The place to resume from is never inside of a transaction: after any number of events, what has ended is whole.
 #[test]
 fn only_an_end_is_a_place_to_resume_from() {

@@ -28,7 +28,7 @@ fn fate(code: u16) -> Fate {
         Verdict::Again if error.is_doubtful() => TriedForAWhile,
         Verdict::Again => Waits,
         Verdict::Fail => Fails,
-        Verdict::Rewind | Verdict::Leave => panic!("{error:?}"),
+        Verdict::Rewind | Verdict::TakeAnew => panic!("{error:?}"),
     }
 }
 
