@@ -305,6 +305,19 @@ mod tests {
         assert!(print::headline(&it).contains("it was taken back by move"));
     }
 
+    /// An order to clear rows ends as it should in the state in which a move has failed its shop.
+    #[test]
+    fn rows_that_were_cleared_are_what_was_wanted() {
+        let mut it = a_move("aborted");
+        assert!(outcome(&it, Some(PlacementState::Serving)).is_err());
+        it.clears = true;
+        let told = outcome(&it, Some(PlacementState::Serving)).unwrap();
+        assert!(
+            told.contains("the rows of milk at two are cleared"),
+            "{told}"
+        );
+    }
+
     #[test]
     fn a_shop_that_an_operator_stopped_does_not_sell_where_it_arrived() {
         for (state, parts) in [
