@@ -151,7 +151,8 @@ async fn leaves(own: &OwnControl, since: usize, it: &Standing) -> Result<()> {
         let log = own.log();
         let mut late = log.get(since..).unwrap_or_default().lines();
         let left = |line: &str| {
-            line.contains("move left to another control server") || line.contains("verdict=Leave")
+            line.contains("move left to another control server")
+                || line.contains("verdict=TakeAnew")
         };
         let left = late.any(|line| line.contains(&id) && left(line));
         ensure!(left, "its log says nothing of move {id}");

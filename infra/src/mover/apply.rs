@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use super::error::MoveError;
 use super::feed::Feed;
 use super::job::Job;
+use super::progress::Stretch;
 use super::session::Session;
 use super::table::Table;
 use super::throttle::Throttle;
@@ -152,10 +153,8 @@ impl Applier {
         let progress = Arc::clone(&self.job.progress);
         let begun = Instant::now();
         let mut best = u64::MAX;
-        let mut gained = Instant::now();
         // To be held back is not to be slow.
-        let held = || Duration::from_millis(progress.now().throttled_ms);
-        let mut held_before = held();
+        let mut gained = Stretch::begin(&progress);
         loop {
             self.throttle.pass().await?;
             self.refresh().await?;
@@ -180,9 +179,8 @@ impl Applier {
             let behind = left.saturating_add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
             if behind < best - best / 10 {
                 best = behind;
-                gained = Instant::now();
-                held_before = held();
-            } else if gained.elapsed() > limits.converge_bound + (held() - held_before) {
+                gained = Stretch::begin(&progress);
+            } else if gained.elapsed(&progress) > limits.converge_bound {
                 return Err(MoveError::Bound(format!(
                     "the target does not come close to the source: {left} keys are left, and catching up takes {} ms; \
                      move at a calmer time, or freeze the shop",

@@ -94,6 +94,29 @@ impl HeldBack {
     }
 }
 
+/// A stretch of work: what the throttle held back of it does not count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch {
+    began: Instant,
+    held: Duration,
+}
+
+impl Stretch {
+    /// Begins now.
+    pub(crate) fn begin(progress: &Progress) -> Self {
+        Self {
+            began: Instant::now(),
+            held: progress.held(),
+        }
+    }
+
+    /// How long it is by now.
+    pub(crate) fn elapsed(&self, progress: &Progress) -> Duration {
+        let held = progress.held().saturating_sub(self.held);
+        self.began.elapsed().saturating_sub(held)
+    }
+}
+
 /// The same, at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[expect(missing_docs, reason = "each is described at `Progress`")]
@@ -116,6 +139,10 @@ pub struct ProgressNow {
 }
 
 impl Progress {
+    fn held(&self) -> Duration {
+        Duration::from_millis(self.throttled_ms.load(Ordering::Relaxed))
+    }
+
     /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
@@ -183,6 +210,20 @@ mod tests {
     fn copied(progress: &Progress) -> (u64, u64) {
         let now = progress.now();
         (now.rows_copied, now.bytes_copied)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_held_back_does_not_count() {
+        let (progress, second) = (Progress::default(), Duration::from_secs(1));
+        Progress::add(&progress.throttled_ms, 7_000);
+        let stretch = Stretch::begin(&progress);
+        tokio::time::advance(600 * second).await;
+        assert_eq!(stretch.elapsed(&progress), 600 * second);
+        Progress::add(&progress.throttled_ms, 590_000);
+        assert_eq!(stretch.elapsed(&progress), 10 * second);
+        // A wait counts when it is over, which may be a moment later than it is long.
+        Progress::add(&progress.throttled_ms, 11_000);
+        assert_eq!(stretch.elapsed(&progress), Duration::ZERO);
     }
 
     /// The marks at the target are before the chunks that were on their way, which are copied again.

@@ -105,22 +105,19 @@ impl Throttle {
         self.reason().is_some()
     }
 
-    /// What stands in the way now, and at which of the servers.
-    fn reason(&self) -> Option<(usize, String)> {
-        let looks = self.looks.lock();
-        let mut looks = looks.iter().enumerate();
-        looks.find_map(|(at, look)| Some((at, look.clone()?)))
+    /// What stands in the way now.
+    fn reason(&self) -> Option<String> {
+        self.looks.lock().iter().flatten().next().cloned()
     }
 
     /// Comes back when nothing stands in the way, however long that takes: to begin anew would give the pods more to do, that
     /// have too much. Whoever drives the move tells an operator ([`HeldBack::told`]).
     pub(crate) async fn pass(&self) -> Result<(), MoveError> {
-        let _held = Held(&self.job.progress);
-        let (mut at, mut since) = (None, Instant::now());
-        while let Some((server, by)) = self.reason() {
-            if at.replace(server).is_some_and(|before| before != server) {
-                since = Instant::now();
-            }
+        // Of two servers that take turns in the way neither might be told, if each began the time anew.
+        let since = Instant::now();
+        let mut held = None;
+        while let Some(by) = self.reason() {
+            held.get_or_insert_with(|| Held(&self.job.progress));
             self.wait(PASS_EVERY, HeldBack { by, since }).await?;
         }
         Ok(())
@@ -128,13 +125,14 @@ impl Throttle {
 
     /// The same, for work that may take its time: it also rests for what was done before, where shops sell.
     pub(crate) async fn pass_gently(&self) -> Result<(), MoveError> {
-        let _held = Held(&self.job.progress);
+        let mut held = None;
         loop {
             self.pass().await?;
             let rest = self.pace.rest();
             if rest.is_zero() {
                 return Ok(());
             }
+            held.get_or_insert_with(|| Held(&self.job.progress));
             let rests = HeldBack {
                 by: SHOPS_SELL.to_owned(),
                 since: Instant::now(),
@@ -164,7 +162,8 @@ impl Throttle {
     }
 }
 
-/// A reason that is told until its wait is over, also where it was given up: a later run goes on with the same counters.
+/// A reason that is told until its wait is over, also where it was given up: a later run goes on with the same counters. Who
+/// need not wait takes away nobody's reason.
 struct Held<'a>(&'a Progress);
 
 impl Drop for Held<'_> {

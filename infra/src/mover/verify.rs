@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::apply::{Applier, Ledger};
 use super::error::MoveError;
 use super::job::Job;
+use super::progress::Stretch;
 use super::table::{Table, unchanged};
 use super::throttle::Throttle;
 
@@ -282,7 +283,8 @@ async fn settle(
         ..
     } = comparison;
     let few = usize::try_from(job.limits.fence_keys_max).unwrap_or(usize::MAX);
-    let mut ended: Option<Instant> = None;
+    let progress = &job.progress;
+    let mut ended: Option<Stretch> = None;
     loop {
         job.progress.uncompared(ledger.len());
         // (The place is asked for before anything else of a note.)
@@ -293,8 +295,9 @@ async fn settle(
                 let noted = noter.note(comparison, plan.position(), pair).await;
                 return noted.map(drop);
             }
-            let since = *ended.get_or_insert_with(Instant::now);
-            if since.elapsed() > job.limits.converge_bound {
+            // To be held back is not to be slow.
+            let since = ended.get_or_insert_with(|| Stretch::begin(progress));
+            if since.elapsed(progress) > job.limits.converge_bound {
                 return Err(MoveError::Bound(format!(
                     "{} keys change faster than they can be compared; move at a calmer time, or freeze the shop",
                     ledger.len()

@@ -5,6 +5,7 @@ use futures::future::try_join_all;
 use serde::Deserialize;
 use serde_json::json;
 use shared::moves::{MoveId, MoveState};
+use tests::moves::MOVED_MAX;
 use tests::{Call, Fleet};
 
 use super::Lane;
@@ -13,36 +14,49 @@ use super::special::{reaches, tell};
 /// A move's failure, and what happens before its fence is lifted.
 struct Case {
     fails: &'static str,
-    before: Option<(&'static str, &'static str)>,
+    before: &'static [(&'static str, &'static str)],
+    /// What goes wrong after it, where the same step is done once before it too.
+    late: Option<&'static str>,
     state: MoveState,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     Case {
         fails: "compare-keys",
-        before: None,
+        before: &[],
+        late: None,
         state: MoveState::Fenced,
     },
     Case {
         fails: "compare-keys",
-        before: Some(("lift.before", "error")),
+        before: &[("lift.before", "error")],
+        late: None,
         state: MoveState::Fenced,
     },
     Case {
         fails: "still-handing",
-        before: Some(("lift.after", "error")),
+        before: &[("lift.after", "error")],
+        late: None,
         state: MoveState::Cutover,
+    },
+    // The catalog is away for a moment, and knows nothing of the reason when the move is taken up.
+    Case {
+        fails: "compare-keys",
+        before: &[("note-must-fail.before", "error")],
+        late: Some("take.before"),
+        state: MoveState::Fenced,
     },
     // Its control server is killed, and another one lifts the fence. It runs when the others have failed.
     Case {
         fails: "compare-keys",
-        before: Some(("lift.before", "kill")),
+        before: &[("lift.before", "kill")],
+        late: None,
         state: MoveState::Fenced,
     },
 ];
 
-/// The comparison inside of the fence fails, and then one connection is refused, or the control server is killed, before the
-/// fence is lifted. Each time the move ends `failed` and says why; it sells at its source, and a resume copies all of it
+/// The comparison inside of the fence fails, and then one connection is refused, the catalog does not answer, or the control
+/// server is killed, before the fence is lifted. Each time the move ends `failed` and says why; it sells at its source, and a resume copies all of it
 /// anew.
 pub(super) async fn inv3_a_move_that_fails_inside_its_fence_has_failed_whatever_comes_before_the_lift(
     fleet: &Fleet,
@@ -70,18 +84,25 @@ async fn all(lanes: &[Lane<'_>]) -> Result<()> {
 async fn fails(lane: &Lane<'_>, case: &Case) -> Result<MoveId> {
     let (shop, place) = (lane.shop.id, format!("{}.after", case.fails));
     lane.points.set(shop, &place, "fail")?;
-    if let Some((before, what)) = case.before {
+    for (before, what) in case.before {
         lane.points.set(shop, before, what)?;
     }
     let (from, to) = lane.places().await?;
+    let before = format!("{}.before", case.fails);
+    if case.late.is_some() {
+        lane.points.set(shop, &before, "stop")?;
+    }
     let id = lane.order(to, 0).await?;
+    if let Some(late) = case.late {
+        lane.points.happens(shop, &before, MOVED_MAX).await?;
+        lane.points.set(shop, late, "error")?;
+        lane.points.go_on(shop, &before);
+    }
     reaches(lane, id, MoveState::Failed).await?;
     ensure!(lane.points.go_on(shop, &place), "it did not fail");
-    if let Some((before, _)) = case.before {
-        ensure!(
-            lane.points.go_on(shop, before),
-            "{before} was never reached"
-        );
+    let between = case.before.iter().map(|(before, _)| *before);
+    for place in between.chain(case.late) {
+        ensure!(lane.points.go_on(shop, place), "{place} was never reached");
     }
     let moving = lane.control.show(id).await?;
     let error = moving.error.clone().unwrap_or_default();

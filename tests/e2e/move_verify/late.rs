@@ -20,7 +20,7 @@ pub(super) async fn a_question_that_takes_too_long_ends_the_move_and_leaves_noth
     fleet: &Fleet,
 ) -> Result<()> {
     let points = fleet
-        .with_own_failpoints_and_moves(&[("check_bound", Value::from("1s"))])
+        .with_own_failpoints_and_moves(&[("check_bound", Value::from("5s"))])
         .await?;
     let question = format!("select state from shop_home where shop_id = ? and {SLEEP} = 0");
     let sql = format!("insert into move_check (name, question) values ('x', '{question}')");
@@ -54,7 +54,7 @@ async fn undone_by_its_question(fleet: &Fleet) -> Result<()> {
     };
     let error = aborted.error.context("an aborted move without error")?;
     for words in [
-        "pod 2: the check `x` took longer than 1 s, 3 times",
+        "pod 2: the check `x` took longer than 5 s, 3 times",
         "check_bound",
     ] {
         ensure!(error.contains(words), "{error}");

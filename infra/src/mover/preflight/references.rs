@@ -10,9 +10,7 @@ use crate::mover::table::Survey;
 /// To compare one means to read all of it, at both primaries, which sell: some million rows. Less than a statement waits for a
 /// lock.
 const WITHIN: Duration = Duration::from_secs(4);
-/// A small one takes milliseconds: it is looked at whatever the others took.
-const SOME: Duration = Duration::from_secs(1);
-/// All of them: whoever orders a move waits for the answer, and for not much more than this.
+/// All of them: whoever orders a move waits for the answer.
 const ALL_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the two pods have of them. A table that takes too long is refused: it would the next time too.
@@ -34,8 +32,14 @@ pub(super) async fn compare(
     }
     let until = Instant::now() + ALL_WITHIN;
     for name in a.iter().filter(|name| b.contains(name)) {
-        let left = until.saturating_duration_since(Instant::now());
-        let limit = left.clamp(SOME, WITHIN);
+        let limit = until.saturating_duration_since(Instant::now()).min(WITHIN);
+        if limit.is_zero() {
+            reasons.push(format!(
+                "the tables that are registered as `reference` cannot be compared within {} s (from {name} on none is); register the large ones as `local` at both pods, and see to their rows yourself, or try again at a calmer time",
+                ALL_WITHIN.as_secs()
+            ));
+            return Ok(());
+        }
         let sums = tokio::try_join!(sum(source, name, limit), sum(target, name, limit));
         match sums {
             Ok((at_source, at_target)) if at_source == at_target => {}

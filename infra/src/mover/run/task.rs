@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::moves::{MoveEvent, MoveId, MoveState};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::doubts::Doubts;
 use super::keeper::{Gate, Heard, keep};
 use super::notes::{note, note_must_fail, settle};
-use super::{Mover, heard, may_be_fenced};
+use super::{AGAIN_AFTER, Mover, heard, may_be_fenced};
 use crate::catalog::{MoveRef, MoveRow};
 use crate::mover::driver::{Driver, Fences, Kept, Reason, Why};
 use crate::mover::error::{MoveError, Verdict};
@@ -127,7 +127,11 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
             }
             Err(error) => {
                 tracing::warn!(%id, "not taken up: {}", error.brief());
-                break;
+                // Another task would not know what this one has found, and go on past it.
+                tokio::select! {
+                    () = sleep(AGAIN_AFTER) => continue,
+                    () = mover.stop.cancelled() => break,
+                }
             }
         };
         tracing::info!(%id, shop = row.shop.get(), state = %row.state, owner = row.owner, "move taken up");
@@ -262,10 +266,10 @@ async fn fault_inside(mover: &Mover, row: MoveRow, error: MoveError, memory: &mu
         Verdict::Again | Verdict::TakeAnew => Why::Missed,
     };
     memory.blame(why, &text);
-    let row = if why == Why::Fail {
-        note_must_fail(mover, row, &text).await
-    } else {
-        row
+    // What an earlier run has found too, where the catalog did not take it then.
+    let row = match memory.reason.as_ref().filter(|it| it.why == Why::Fail) {
+        Some(reason) => note_must_fail(mover, row, &reason.text).await,
+        None => row,
     };
     let pause = memory.pause(row.state);
     if memory.faults > 1 {

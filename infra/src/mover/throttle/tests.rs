@@ -109,15 +109,24 @@ async fn who_is_held_back_for_hours_goes_on_where_it_was() {
     assert!(held().is_none(), "given up");
     let mut passing = std::pin::pin!(throttle.pass());
     timeout(bound * 2, &mut passing).await.unwrap_err();
-    // Another server's time begins with it.
+    // Two that are in the way in turns hold it back for as long as both.
     let other = Slot::new(&throttle.looks);
     other.say(Some("another is late".into()));
     replica.say(None);
     timeout(PASS_EVERY * 2, &mut passing).await.unwrap_err();
-    assert_eq!(held().unwrap().bounds(bound), 0);
+    let waits = held().unwrap();
+    assert_eq!(
+        (waits.bounds(bound), waits.by.as_str()),
+        (2, "another is late")
+    );
     other.say(None);
     passing.await.unwrap();
     assert!(held().is_none(), "gone on");
+    // Who need not wait takes away nobody's reason.
+    *job.progress.held_back.lock() = Some(waits);
+    throttle.pass().await.unwrap();
+    assert!(held().is_some());
+    *job.progress.held_back.lock() = None;
     replica.say(Some("again".into()));
     job.stop.cancel();
     let stopped = throttle.pass().await;
