@@ -51,6 +51,8 @@ pub(crate) struct Record {
     /// Of it, until the writes in flight had ended.
     pub(crate) drain_ms: Option<f64>,
     pub(crate) tail_keys: Option<u64>,
+    /// Where the source's copy was kept before it was deleted.
+    pub(crate) dump: Option<String>,
 }
 
 impl Shown {
@@ -131,7 +133,17 @@ async fn retire(fleet: &Fleet, handle: &str) -> Result<Shown> {
         Ok(())
     })
     .await?;
-    fleet.podctl.json(&["move", "show", handle, "--all"]).await
+    let shown: Shown = fleet
+        .podctl
+        .json(&["move", "show", handle, "--all"])
+        .await?;
+    // Fifty of them fill a disk, and then the next move is refused.
+    if let Some(dump) = &shown.record.dump {
+        tokio::fs::remove_dir_all(dump)
+            .await
+            .with_context(|| format!("remove {dump}"))?;
+    }
+    Ok(shown)
 }
 
 /// A number out of a text that a server gave.
