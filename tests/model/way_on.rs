@@ -15,8 +15,8 @@ const STEPS_MAX: usize = 200;
 
 /// From here, with all control servers dead and every client gone, the operator's ordinary commands and one fresh control
 /// server lead to a shop that sells, a closed or observed move, and another move after it. They do so too where the target is
-/// gone for good before it owns the shop, and where the source is after that (the latter by `source_gone`, an order that
-/// the product does not have).
+/// gone for good before it owns the shop, and where the source is after that (the latter by `source_gone`, an
+/// operator's order).
 pub(crate) fn way_on(p: &Protocol, s: &State) -> bool {
     let mut s = *s;
     s.movers = [Mover::IDLE; 2];

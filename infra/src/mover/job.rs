@@ -10,6 +10,7 @@ use shared::moves::MoveId;
 use shared::{Epoch, PodId, ShopId};
 use tokio_util::sync::CancellationToken;
 
+use super::error::MoveError;
 use super::limits::MoveLimits;
 use super::progress::Progress;
 use crate::api::Address;
@@ -67,4 +68,64 @@ pub(crate) struct End {
     pub(crate) unknown: Option<Arc<str>>,
     /// Transactions that moves of this server have committed at the pod: what tells them from those of its shops.
     pub(crate) commits: Arc<AtomicU64>,
+}
+
+impl End {
+    /// Looks whether a server that says so of itself is the primary that is meant; one without a row in `pod_identity` says
+    /// nothing.
+    pub(crate) fn is_greeted_by(
+        &self,
+        pod: Option<u64>,
+        term: Option<u64>,
+    ) -> Result<(), MoveError> {
+        if (pod, term) == (Some(self.pod.get().into()), Some(self.term)) {
+            return Ok(());
+        }
+        let show = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
+        Err(MoveError::PrimaryChanged {
+            pod: self.pod,
+            text: format!(
+                "{} says pod {} and term {}, expected was pod {} and term {}",
+                self.primary,
+                show(pod),
+                show(term),
+                self.pod,
+                self.term
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pod's server of before, which another one has taken the place of, and a server of another pod.
+    #[test]
+    fn only_the_primary_of_this_term_is_the_one_that_is_meant() {
+        let end = End {
+            pod: PodId::new(2).unwrap(),
+            primary: Address {
+                host: "127.0.0.1".into(),
+                port: 3306,
+            },
+            replicas: Vec::new(),
+            term: 7,
+            user: "nobody".into(),
+            password: String::new().into(),
+            unknown: None,
+            commits: Arc::default(),
+        };
+        assert!(end.is_greeted_by(Some(2), Some(7)).is_ok());
+        for (pod, term, says) in [
+            (Some(2), Some(6), "says pod 2 and term 6"),
+            (Some(2), Some(8), "says pod 2 and term 8"),
+            (Some(1), Some(7), "says pod 1 and term 7"),
+            (None, None, "says pod none and term none"),
+        ] {
+            let error = end.is_greeted_by(pod, term).unwrap_err();
+            assert!(matches!(error, MoveError::PrimaryChanged { .. }));
+            assert!(error.brief().contains(says), "{}", error.brief());
+        }
+    }
 }

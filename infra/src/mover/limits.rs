@@ -43,8 +43,8 @@ const THROTTLE_BOUND: Duration = Duration::from_secs(600);
 /// Open moves that copy, at a pod and in all, of one control server.
 const MOVES_PER_POD: usize = 2;
 const MOVES_MAX: usize = 8;
-/// Moves of one source that are observed at once: each holds a connection to its primary, which has about 150 of them, most
-/// of them its pod's.
+/// Moves of one source that are observed at once: each holds a connection to its primary, which has 200 of them
+/// (`my.cnf`), most of them its pod's.
 const OBSERVED_PER_POD: usize = 16;
 /// Fences at once of one control server: each parks requests at every edge.
 const FENCES_MAX: usize = 2;

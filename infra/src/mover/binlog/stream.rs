@@ -62,13 +62,7 @@ impl Stream {
         let row = wire.row(&sql).await.map_err(lost)?;
         let [of_pod, term, read_only, checksum, executed, purged] =
             <[String; 6]>::try_from(row).map_err(|_| lost(odd("an answer of another form")))?;
-        if of_pod != pod.to_string() || term != end.term.to_string() {
-            let text = format!(
-                "{} says pod {of_pod} and term {term}, expected was pod {pod} and term {}",
-                end.primary, end.term
-            );
-            return Err(MoveError::PrimaryChanged { pod, text });
-        }
+        end.is_greeted_by(of_pod.parse().ok(), term.parse().ok())?;
         if read_only != "0" {
             return Err(lost(odd("the server is read only")));
         }

@@ -199,8 +199,6 @@ impl Driver {
         tokio::try_join!(lines.door.awake(), lines.target.awake())?;
         let mut detail = self.counted();
         detail.waits = None;
-        detail.record.compared_rows = self.row.detail.record.compared_rows;
-        detail.record.repaired_rows = self.row.detail.record.repaired_rows;
         detail.record.fence_tries += 1;
         self.step(MoveEvent::Verified, &detail, None).await?;
         let until = Instant::now() + self.job.limits.pause_bound;

@@ -60,21 +60,7 @@ impl Session {
         let rows = self.rows("ask whose database it is", sql).await?;
         let row = rows.first();
         let number = |at: usize| row.and_then(|r| number(r, at));
-        let (pod, term) = (number(0), number(1));
-        if pod != Some(u64::from(self.server.end.pod.get())) || term != Some(self.server.end.term) {
-            let show = |n: Option<u64>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
-            return Err(MoveError::PrimaryChanged {
-                pod: self.server.end.pod,
-                text: format!(
-                    "{} says pod {} and term {}, expected was pod {} and term {}",
-                    self.server.end.primary,
-                    show(pod),
-                    show(term),
-                    self.server.end.pod,
-                    self.server.end.term
-                ),
-            });
-        }
+        self.server.end.is_greeted_by(number(0), number(1))?;
         if number(2) != Some(0) {
             return Err(fault::read_only(self.server.end.pod));
         }
