@@ -5,7 +5,8 @@
 //! in it. A commit is on the disk before it is answered (`synchronous=FULL`). Readers work on snapshots (WAL) and are
 //! woken by [`Catalog::watch`] after a commit.
 //!
-//! Statements are written for SQLite and PostgreSQL alike: `$1`, `on conflict`, `returning`, no `rowid`.
+//! Statements are written for SQLite and PostgreSQL alike: `$1`, `on conflict`, `returning`, no `rowid`. What looks into
+//! JSON is not alike: `->>` takes a path here (`'$.clears'`), and PostgreSQL's takes one name.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
