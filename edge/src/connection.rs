@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -36,6 +36,9 @@ const WRITE_BUFFER: usize = 4096;
 
 /// A parked client that has sent more than is read is looked at so often: its place is free within a second of its leaving.
 const HUNG_UP_LOOK: Duration = Duration::from_millis(250);
+
+/// Of a header so much is read at a time: what comes behind it is less, and leaves room for more of a body that is kept.
+const HEAD_PIECE: usize = 16 * 1024;
 
 /// What the requests of one connection share.
 #[derive(Debug)]
@@ -125,6 +128,8 @@ pub(crate) struct ClientStream {
     tcp: BufWriter<TcpStream>,
     connection: Arc<Connection>,
     head: Head,
+    /// So much of a body is read at a time.
+    piece: AtomicUsize,
 }
 
 /// The size of the header that is awaited: Pingora refuses one that is too large like any that it cannot read.
@@ -180,7 +185,13 @@ impl ClientStream {
             tcp,
             connection,
             head,
+            piece: AtomicUsize::new(usize::MAX),
         })
+    }
+
+    /// From now on so many bytes of a body are read at a time, at most; at least one, since none would be the end.
+    pub(crate) fn read_at_most(&self, bytes: usize) {
+        self.piece.store(bytes.max(1), Ordering::Relaxed);
     }
 
     /// Returns when the client has closed its side, or the connection is broken. Nothing is read: the kernel tells it beside
@@ -225,8 +236,21 @@ impl AsyncRead for ClientStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.tcp).poll_read(context, buffer);
         let waiting = self.connection.waiting.load(Ordering::Relaxed);
+        let most = if waiting == RUNNING {
+            self.piece.load(Ordering::Relaxed)
+        } else {
+            HEAD_PIECE
+        };
+        let read = if buffer.remaining() <= most {
+            Pin::new(&mut self.tcp).poll_read(context, buffer)
+        } else {
+            let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(most));
+            let read = Pin::new(&mut self.tcp).poll_read(context, &mut piece);
+            let got = piece.filled().len();
+            buffer.advance(got);
+            read
+        };
         if waiting != RUNNING {
             self.head.add(waiting, &buffer.filled()[before..]);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Context {
     pub(crate) route: Option<Route>,
     /// The process that is asked, or was asked last.
     pub(crate) process: Option<Arc<Process>>,
-    /// Processes that could not be connected to.
+    /// Processes that could not be connected to, or gave no answer when they were asked.
     pub(crate) tried: Vec<SocketAddr>,
     pub(crate) forwards: u16,
     /// Those of them that ended in a park.

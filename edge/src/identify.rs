@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use http::header::{self, HeaderMap};
 use shared::routes::RouteTable;
-use shared::{Handle, Host, Placement};
+use shared::{Handle, Host, Placement, wire};
 
 use crate::cookie::Remembered;
 
@@ -93,6 +93,16 @@ pub(crate) fn shop(
         return Some((table.lookup_handle(&handle)?, Named::Path(cut)));
     }
     Some((table.lookup_shop(cookie()?.shop)?, Named::Cookie))
+}
+
+/// Whether what is left of a path for the pod is between edges and pods: no client of a shop asks there.
+pub(crate) fn is_between(path: &str, named: Named) -> bool {
+    let cut = match named {
+        Named::Path(cut) => cut.get(),
+        Named::Host | Named::Handle | Named::Cookie => 0,
+    };
+    let rest = path.get(cut..);
+    rest.is_some_and(|rest| rest.starts_with(wire::BETWEEN))
 }
 
 fn subdomain<'a>(host: &'a str, base: &str) -> Option<&'a str> {
@@ -198,6 +208,27 @@ mod tests {
                 panic!("{path} names no shop");
             };
             assert_eq!(&path[cut.get()..], rest);
+        }
+    }
+
+    #[test]
+    fn what_is_between_edges_and_pods_is_known_by_what_the_pod_would_get() {
+        let cut = Named::Path(NonZeroUsize::new("/s/rain".len()).unwrap());
+        for (path, named, expected) in [
+            ("/-/lets-in", Named::Host, true),
+            ("/-/", Named::Handle, true),
+            ("/-/a/b", Named::Cookie, true),
+            ("/s/rain/-/healthz", cut, true),
+            ("/-", Named::Host, false),
+            ("/-a", Named::Host, false),
+            ("/a/-/b", Named::Host, false),
+            ("/", Named::Host, false),
+            ("/s/rain", cut, false),
+            ("/s/rain/a/-/", cut, false),
+            // A path that names no shop here is the shop's own.
+            ("/s/rain/-/healthz", Named::Host, false),
+        ] {
+            assert_eq!(is_between(path, named), expected, "{path} {named:?}");
         }
     }
 

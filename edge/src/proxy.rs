@@ -4,6 +4,7 @@
 //! `headers` and `limits`.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ use crate::upstream::{Health, Process};
 
 // Asking before a large body is sent.
 pub(crate) mod ask;
+// Reading a body of unknown length, as far as it can be kept.
+mod early;
 // Taking a request in: whose it is, and whether there is room.
 mod admit;
 // Waiting until the shop's pod takes requests.
@@ -43,7 +46,8 @@ mod rewrite;
 // One line and the counters, at the end.
 mod summary;
 
-/// Processes of a pod that a request tries to connect to before it gives up: with two, both and the one that came back.
+/// Processes of a pod that a request tries to connect to, or to ask, before it gives up: with two, both and the one that
+/// came back.
 const CONNECTS_MAX: usize = 3;
 
 /// The edge as Pingora runs it.
@@ -97,7 +101,7 @@ impl ProxyHttp for Edge {
         session.set_read_timeout(Some(self.client_timeout));
         session.set_write_timeout(Some(self.client_timeout));
         match self.admit(session, context) {
-            Ok(()) => Ok(false),
+            Ok(()) => early::read(session).await.map(|()| false),
             Err(reply) => {
                 self.reply(session, context, reply, true).await?;
                 Ok(true)
@@ -126,16 +130,7 @@ impl ProxyHttp for Edge {
         context: &mut Context,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        if let Some(route) = &context.route {
-            route.pod.metrics.unconnected.increment(1);
-        }
-        if let Some(process) = context.process.take() {
-            context.tried.push(process.address);
-            if process.set_health(Health::Down) != Health::Down {
-                let address = process.address;
-                tracing::warn!(%address, "pod process {address} cannot be connected to: {error}");
-            }
-        }
+        unconnected(context, &error);
         context.reply = Some(admit::UNREACHABLE);
         let again = context.tried.len() < CONNECTS_MAX;
         if !again && context.place.is_some() {
@@ -304,6 +299,20 @@ impl Edge {
     fn give_up(&self, why: Why) -> Reply {
         self.metrics.give_up(why);
         Reply::new(Kind::Unavailable, why.client_text())
+    }
+}
+
+/// The process that was chosen cannot be connected to; the health check brings it back.
+fn unconnected(context: &mut Context, error: &dyn Display) {
+    if let Some(route) = &context.route {
+        route.pod.metrics.unconnected.increment(1);
+    }
+    if let Some(process) = context.process.take() {
+        context.tried.push(process.address);
+        if process.set_health(Health::Down) != Health::Down {
+            let address = process.address;
+            tracing::warn!(%address, "pod process {address} cannot be connected to: {error}");
+        }
     }
 }
 

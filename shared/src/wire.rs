@@ -23,7 +23,9 @@ pub const REQUEST: &str = "podhost-request";
 pub const SIGNATURE: &str = "podhost-signature";
 /// On a 421 of a pod: why the request was not begun. The edge takes it from the answer.
 pub const FENCE: &str = "podhost-fence";
-/// A pod's answer to a signed request for this path tells whether the shop's home lets a write in: 204, or what the write would
+/// Paths below this are between edges and pods: the edge says to clients that there is nothing.
+pub const BETWEEN: &str = "/-/";
+/// A pod's answer to a signed `POST` to this path tells whether the shop's home lets a write in: 204, or what the write would
 /// be told. Nothing is written.
 pub const LETS_IN: &str = "/-/lets-in";
 /// The session token, the only `podhost-` header a client may send.

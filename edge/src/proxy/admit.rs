@@ -46,6 +46,7 @@ const BAD_LENGTH: Reply = Reply::new(
     Kind::Invalid,
     "The Content-Length is not one number of bytes that a body can have.",
 );
+const BETWEEN: Reply = Reply::new(Kind::NotFound, "No shop has anything below /-/.");
 const SHOP_BUSY: Reply = Reply::new(
     Kind::Limited,
     "Too many requests of this shop are running. Try again in a moment.",
@@ -116,6 +117,9 @@ impl Edge {
             named,
             pod: Arc::clone(&pod),
         });
+        if identify::is_between(header.uri.path(), named) {
+            return Err(BETWEEN);
+        }
         match placement.state {
             // What a frozen shop may do its pod knows best.
             PlacementState::Serving | PlacementState::Frozen => {}

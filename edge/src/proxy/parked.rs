@@ -10,9 +10,9 @@ use shared::{Epoch, PodId};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
+use super::early::stream;
 use super::reroute::NoWay;
 use super::{Edge, admit, refused};
-use crate::connection::ClientStream;
 use crate::context::{Again, Context};
 use crate::park::{Arrival, BODY_MAX, Body, Guest, Reason, Refused, Row, Turn};
 use crate::reply::Reply;
@@ -193,10 +193,7 @@ impl Edge {
         tokio::select! {
             biased;
             told = &mut told => Ok(told),
-            () = client_left(session) => {
-                let left = "the client left while its request was parked";
-                Err(Error::explain(ErrorType::ConnectionClosed, left).into_down())
-            }
+            () = client_left(session) => Err(gone()),
         }
     }
 
@@ -248,16 +245,21 @@ pub(super) fn may_write(session: &Session) -> bool {
 }
 
 /// The length of the body, if it says one.
-fn length(session: &Session) -> Option<usize> {
+pub(super) fn length(session: &Session) -> Option<usize> {
     let length = session.req_header().headers.get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
 }
 
-/// Whether the body is read while its request is parked. Not one whose length is unknown, or more than can be kept to be
-/// sent again; nor one whose client waits to be told to send it. They wait where they are, unread.
+/// Whether the client waits to be told to send its body.
+pub(super) fn waits_to_send(session: &Session) -> bool {
+    session.req_header().headers.contains_key(header::EXPECT)
+}
+
+/// Whether the body is read while its request is parked. Not one that is more than can be kept to be sent again, or of unknown
+/// length and not yet here (`early.rs`); nor one whose client waits to be told to send it. They wait where they are, unread.
 fn reads_body(session: &mut Session) -> bool {
-    let waits = session.req_header().headers.contains_key(header::EXPECT);
-    !waits && !session.is_body_done() && length(session).is_some_and(|length| length <= BODY_MAX)
+    let small = length(session).is_some_and(|length| length <= BODY_MAX);
+    small && !waits_to_send(session) && !session.is_body_done()
 }
 
 /// Whether there is a body that stays with its client until it is sent, once.
@@ -274,11 +276,15 @@ fn kept_bytes(session: &mut Session) -> usize {
     }
 }
 
+/// The client left while its request waited.
+pub(super) fn gone() -> Box<Error> {
+    let left = "the client left while its request waited";
+    Error::explain(ErrorType::ConnectionClosed, left).into_down()
+}
+
 /// Returns when the client has gone. Nothing is read, so that nothing that it sends is lost.
-async fn client_left(session: &Session) {
-    let http = session.as_http1();
-    let stream = http.and_then(|http| (**http.stream()).as_any().downcast_ref::<ClientStream>());
-    match stream {
+pub(super) async fn client_left(session: &Session) {
+    match stream(session) {
         Some(stream) => stream.hung_up().await,
         None => std::future::pending().await,
     }

@@ -260,7 +260,11 @@ fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
+// Before a large body is sent.
+mod asked;
 mod cases;
+// Bodies of unknown length.
+mod chunked;
 // A pod by a script.
 mod fake_pod;
 mod parked;

@@ -10,7 +10,7 @@ use axum::extract::MatchedPath;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use shared::error::{Kind, Problem};
 use shared::telemetry::{TRACEPARENT, TraceParent};
 use shared::wire::{LETS_IN, Route};
@@ -84,7 +84,7 @@ impl Layers {
         }
         let actor = Actor::request(route);
         request.extensions_mut().insert(actor);
-        let asks = request.uri().path() == LETS_IN;
+        let asks = asks(request.method(), request.uri().path());
         let response = async {
             if asks {
                 self.lets_in(&actor).await
@@ -145,6 +145,11 @@ impl Layers {
     }
 }
 
+/// Whether an edge asks for a body that it has not sent. By any other method the path is one like all.
+fn asks(method: &Method, path: &str) -> bool {
+    method == Method::POST && path == LETS_IN
+}
+
 /// The route's template, for metrics.
 #[derive(Debug, Clone)]
 struct Label(MatchedPath);
@@ -185,4 +190,20 @@ fn scopeguard(end: impl FnMut()) -> impl Drop {
         }
     }
     Guard(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_asks_by_post_alone() {
+        assert!(asks(&Method::POST, LETS_IN));
+        for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE] {
+            assert!(!asks(&method, LETS_IN), "{method}");
+        }
+        for path in ["/-/lets-in/", "/-/lets-in/x", "/-/", "/lets-in", "/"] {
+            assert!(!asks(&Method::POST, path), "{path}");
+        }
+    }
 }

@@ -109,37 +109,34 @@ async fn a_request_is_forwarded_four_times_at_most() {
     assert_eq!(one.seen().len() + two.seen().len(), 4);
 }
 
+/// What edges ask of pods, no client does: not even a shop's own path.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_too_large_to_keep_is_sent_once_to_whom_lets_it_in() {
-    let moved = || Deed::Fence("moved; pod=2; epoch=2".into());
-    let from = FakePod::start([moved()]).await;
-    let to = FakePod::start([Deed::Answer("here")]).await;
-    let rig = Rig::start(&[(1, &[from.address]), (2, &[to.address])]);
-    let answer = rig.post(200_000).await;
-    assert_eq!(status(&answer), "200", "{answer}");
-    for (pod, number, epoch) in [(&from, 1, 1), (&to, 2, 2)] {
-        let asked = pod.seen()[0].clone();
-        assert_eq!((asked.target.as_str(), asked.body), (wire::LETS_IN, 0));
-        assert!(rig.is_signed(&asked, number, epoch));
-    }
-    let bodies = |pod: &FakePod| pod.seen().iter().map(|it| it.body).collect::<Vec<_>>();
-    assert_eq!(bodies(&from), [0]);
-    assert_eq!(bodies(&to), [0, 200_000]);
-    // It moved between the question and the body.
-    from.script([Deed::Answer(""), moved()]);
-    rig.places(1, 3);
-    let answer = rig.post(200_000).await;
-    assert_eq!(status(&answer), "503", "{answer}");
-    assert!(answer.contains("send it again"), "{answer}");
-    assert_eq!(bodies(&to).len(), 2);
-}
-
-/// A pod that is busy, silent or does not know the question says nothing: the request goes there as any other.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_cannot_be_asked_is_sent_the_body() {
-    let pod = FakePod::start([Deed::Close, Deed::Answer("done")]).await;
+async fn paths_between_edges_and_pods_are_not_for_clients() {
+    let pod = FakePod::start([Deed::Answer("here")]).await;
     let rig = Rig::start(&[(1, &[pod.address])]);
-    assert_eq!(status(&rig.post(200_000).await), "200");
+    let ask = async |method: &str, host: &str, target: &str| {
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        rig.send(head.as_bytes()).await
+    };
+    for method in ["GET", "POST"] {
+        for (host, target) in [
+            ("snow.localhost", wire::LETS_IN),
+            ("snow.localhost", "/-/lets-in?x=1"),
+            ("snow.localhost", "/-/healthz"),
+            ("snow.localhost", "http://snow.localhost/-/healthz"),
+            ("localhost", "/s/snow/-/lets-in"),
+        ] {
+            let answer = ask(method, host, target).await;
+            assert_eq!(status(&answer), "404", "{method} {target}: {answer}");
+            assert!(answer.contains("problem:not-found"), "{answer}");
+        }
+    }
+    assert_eq!(pod.seen().len(), 0);
+    for target in ["/-", "/-a", "/a/-/b"] {
+        assert_eq!(status(&ask("GET", "snow.localhost", target).await), "200");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -97,6 +97,11 @@ impl FakePod {
         self.process.abort();
     }
 
+    /// What it saw so far is not of interest.
+    pub(super) fn forget(&self) {
+        self.script.seen.lock().clear();
+    }
+
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.script.seen.lock().clone()
     }

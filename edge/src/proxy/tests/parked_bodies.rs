@@ -1,34 +1,35 @@
 //! What becomes of the bodies of parked requests, of clients that leave, and of what they sent early.
 
+use super::chunked::{CHUNKED, chunked};
 use super::fake_pod::sum;
 use super::parked::{fenced, nap, parked};
 use super::*;
 
-fn pattern(length: usize) -> Vec<u8> {
+pub(super) fn pattern(length: usize) -> Vec<u8> {
     let byte = |i: usize| u8::try_from(i % 251).unwrap();
     (0..length).map(byte).collect()
 }
 
-fn head(method: &str, fields: &str) -> String {
+pub(super) fn head(method: &str, fields: &str) -> String {
     format!("{method} /buy HTTP/1.1\r\nhost: snow.localhost\r\n{fields}\r\n")
 }
 
 /// A client that sends piece by piece.
-struct Client(TcpStream);
+pub(super) struct Client(TcpStream);
 
 impl Client {
-    async fn to(rig: &Rig, first: &[u8]) -> Self {
+    pub(super) async fn to(rig: &Rig, first: &[u8]) -> Self {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         stream.write_all(first).await.unwrap();
         Self(stream)
     }
 
-    async fn send(&mut self, bytes: &[u8]) {
+    pub(super) async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
     }
 
     /// All that comes until the edge closes.
-    async fn rest(&mut self) -> String {
+    pub(super) async fn rest(&mut self) -> String {
         let mut answer = Vec::new();
         let _ = self.0.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
@@ -55,7 +56,7 @@ async fn closed(rig: &Rig) -> Client {
 /// Bodies with a length, small and large, and in chunks, that come before, while and after their request is parked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_arrives_whole_however_it_is_sent() {
-    for (length, chunked) in [
+    for (length, in_chunks) in [
         (10, false),
         (60_000, false),
         (1_000_000, false),
@@ -65,21 +66,11 @@ async fn a_body_arrives_whole_however_it_is_sent() {
         let rig = Rig::start(&[(1, &[pod.address])]);
         let mut holder = closed(&rig).await;
         let body = pattern(length);
-        let fields = if chunked {
-            "transfer-encoding: chunked\r\nconnection: close\r\n".to_owned()
+        let (fields, sent) = if in_chunks {
+            (CHUNKED.to_owned(), chunked(&body, 7_000))
         } else {
-            format!("content-length: {length}\r\nconnection: close\r\n")
-        };
-        let sent = if chunked {
-            let chunk =
-                |part: &[u8]| [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat();
-            [
-                body.chunks(7_000).flat_map(chunk).collect(),
-                b"0\r\n\r\n".to_vec(),
-            ]
-            .concat()
-        } else {
-            body.clone()
+            let fields = format!("content-length: {length}\r\nconnection: close\r\n");
+            (fields, body.clone())
         };
         let mut client = Client::to(&rig, head("POST", &fields).as_bytes()).await;
         let (first, rest) = sent.split_at(sent.len() / 2);
@@ -106,7 +97,7 @@ async fn a_body_arrives_whole_however_it_is_sent() {
         assert_eq!(
             last.map(|seen| seen.body),
             Some(length),
-            "chunked: {chunked}"
+            "chunked: {in_chunks}"
         );
         parked(&rig, 0).await;
     }
