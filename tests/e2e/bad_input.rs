@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use shared::wire::LETS_IN;
 use tests::shop::checkout_body;
 use tests::suite::Test;
 use tests::{Call, Fleet, Product, Shop, tests};
@@ -19,7 +20,8 @@ pub(crate) fn list() -> Vec<Test> {
 const CHECKOUTS: &str = "/api/v1/checkouts";
 const PRODUCTS: &str = "/api/v1/products";
 
-/// 404 for a path, 405 with `Allow` for a method, as a problem or a page; with a body that nobody reads, too.
+/// 404 for a path, 405 with `Allow` for a method, as a problem or a page; with a body that nobody reads, too. What edges ask of
+/// pods is no path for clients.
 async fn an_unknown_path_or_method_is_told_so(fleet: &Fleet) -> Result<()> {
     let shop = fleet.shop(1).await?;
     for path in [
@@ -30,6 +32,8 @@ async fn an_unknown_path_or_method_is_told_so(fleet: &Fleet) -> Result<()> {
         "/api/v1/products/x/y/z",
         "/%00",
         "/..%2f..",
+        "/-/healthz",
+        LETS_IN,
     ] {
         let call = Call::get(path);
         shop.send(call.clone())
@@ -41,6 +45,8 @@ async fn an_unknown_path_or_method_is_told_so(fleet: &Fleet) -> Result<()> {
             .wants(404)
             .with_context(|| path)?;
     }
+    let asks = shop.send(Call::post(LETS_IN)).await?;
+    asks.wants_problem(404, "not-found").context("a question")?;
     for (method, path) in [
         ("DELETE", PRODUCTS),
         ("PUT", CHECKOUTS),

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use shared::wire::Route;
+use shared::wire::{LETS_IN, Route};
 use tests::suite::Test;
 use tests::{Call, Fleet, Shop, tests};
 
@@ -121,6 +121,11 @@ async fn inv10_a_pod_refuses_what_the_edge_did_not_sign(fleet: &Fleet) -> Result
         .send(shop.id, shop.epoch, &call)
         .await?
         .wants_problem(403, "forbidden")?;
+    // The question before a large body is a POST; by another method its path is one of the application's.
+    let asks = door.send(shop.id, shop.epoch, &Call::post(LETS_IN)).await?;
+    asks.wants(204)?;
+    let reads = door.send(shop.id, shop.epoch, &Call::get(LETS_IN)).await?;
+    reads.wants_problem(404, "not-found")?;
     only_what_was_signed(fleet, &shop).await
 }
 

@@ -14,6 +14,8 @@ use tests::suite::Test;
 use tests::{Answer, Call, Fleet, Product, Server, Shop, metrics, tests, wait_until};
 use toml::Value;
 
+// Bodies, of all sizes and in chunks.
+mod bodies;
 // Each limit, reached.
 mod limits;
 // Many shops of a pod without its primary.
@@ -24,14 +26,13 @@ mod thousands;
 pub(crate) fn list() -> Vec<Test> {
     let here = tests![shares:
         a_fence_costs_a_wait_and_nothing_else,
-        a_large_upload_alone_at_a_fence_waits_and_is_sent_once,
         a_shop_that_is_handed_over_is_read_later;
     alone:
         a_parked_shop_slows_no_other,
         a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute,
         a_mark_leads_to_the_new_pod_with_the_catalog_down,
     ];
-    [here, limits::list(), thousands::list(), shops::list()].concat()
+    [here, bodies::list(), limits::list(), thousands::list(), shops::list()].concat()
 }
 
 /// How long requests are parked where a test sets nothing else: for what it does meanwhile on a machine that is busy; and how
@@ -189,37 +190,6 @@ async fn a_fence_costs_a_wait_and_nothing_else(fleet: &Fleet) -> Result<()> {
     );
     assert_eq!(scene.primary.rows("shop_order", scene.shop.id).await?, 1);
     assert_eq!(scene.primary.rows("product", scene.shop.id).await?, 41);
-    scene.until_parked(0).await
-}
-
-/// More than an edge keeps of a body, less than a pod takes.
-const UPLOAD_BYTES: usize = 200 * 1024;
-
-/// The only writer of a fenced shop sends more than is kept: the edge asks for it until the fence is lifted, then it is sent.
-async fn a_large_upload_alone_at_a_fence_waits_and_is_sent_once(fleet: &Fleet) -> Result<()> {
-    let scene = Scene::new(fleet, &[]).await?;
-    scene.home(HomeState::Fenced).await?;
-    let before = scene.refusals().await?;
-    let body = json!({"title": "Large", "price": "1.00", "currency": "USD", "available": 1});
-    let body = format!("{body}{}", " ".repeat(UPLOAD_BYTES));
-    let call = Call::post("/api/v1/products").token(&scene.shop.token);
-    let upload = scene.shop.send(call.body("application/json", body));
-    let lifted = async {
-        scene.until_parked(1).await?;
-        wait_until("the pod is asked again", ANSWERED_MAX, async || {
-            let asked = scene.refusals().await? - before;
-            ensure!(asked > 4.5, "{asked} times");
-            Ok(())
-        })
-        .await?;
-        scene.home(HomeState::Serving).await
-    };
-    let (answer, lifted) = join(upload, lifted).await;
-    lifted?;
-    answer?.wants(201)?;
-    // And the mug.
-    assert_eq!(scene.primary.rows("product", scene.shop.id).await?, 2);
-    ensure!(scene.given_up("body").await? < 0.5, "a body was lost");
     scene.until_parked(0).await
 }
 
