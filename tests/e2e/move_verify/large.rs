@@ -40,7 +40,7 @@ const CHANGES: [&str; 7] = [
     "set @f = floor(rand() * {rows}); update /*+ index(x_large u1) */ x_large set bl = random_bytes(300), ii = null where shop_id = {shop} and u1 between @f and @f + 20",
     "set @f = floor(rand() * {rows}); delete /*+ index(x_large u1) */ from x_large where shop_id = {shop} and u1 = @f",
     "set @f = floor(rand() * {rows}); update /*+ index(x_large u1) */ ignore x_large set k = upper(k), i = i - 1 where shop_id = {shop} and u1 = @f",
-    "insert into x_large (shop_id, k, e, b, i, u1) select {shop}, mod(uuid_short(), 1000000000), 2, '', 0, 1000000000 + floor(rand() * 1000000000)",
+    "insert into x_large (shop_id, k, e, b, i, u1) select {shop}, mod(uuid_short(), 1000000000), 2, '', 0, 1000000000 + mod(uuid_short(), 1000000000)",
     "update /*+ index(x_large u1) */ x_large set u2 = null where shop_id = {shop} and u1 in (1, 2); update /*+ index(x_large u1) */ x_large set u2 = if(u1 = 1, 'u2', 'u1') where shop_id = {shop} and u1 in (1, 2)",
     "update product set title = uuid() where shop_id = {shop}",
 ];
