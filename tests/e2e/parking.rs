@@ -32,7 +32,14 @@ pub(crate) fn list() -> Vec<Test> {
         a_pod_without_primary_is_waited_for_but_not_twice_in_a_minute,
         a_mark_leads_to_the_new_pod_with_the_catalog_down,
     ];
-    [here, bodies::list(), limits::list(), thousands::list(), shops::list()].concat()
+    [
+        here,
+        bodies::list(),
+        limits::list(),
+        thousands::list(),
+        shops::list(),
+    ]
+    .concat()
 }
 
 /// How long requests are parked where a test sets nothing else: for what it does meanwhile on a machine that is busy; and how

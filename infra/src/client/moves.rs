@@ -39,8 +39,12 @@ impl Control {
 
     /// Orders that a shop's rows at a pod that does not own it are dumped and deleted.
     pub async fn shop_clear(&self, reference: &str, wish: &ShopClear) -> Result<Move, Error> {
-        self.send(Method::POST, &Path::of(&["shops", reference, "clear"]), wish)
-            .await
+        self.send(
+            Method::POST,
+            &Path::of(&["shops", reference, "clear"]),
+            wish,
+        )
+        .await
     }
 
     /// What a move would do.
