@@ -2,8 +2,8 @@
 //!
 //! They are dumped, then deleted as `retiring` does it, while the home there is this order's and `moved`. Whoever wrote them may
 //! write again: from before the first dump on the pod's binlog is followed, and what was changed since is dumped anew before
-//! any more goes. So no row goes that is in no dump, but one that is changed within the second in which its own table is being
-//! deleted; that is told.
+//! any more goes. So no row goes that is in no dump, but one that is changed in the moment in which its own table is being
+//! deleted, or before the reading of the binlog has come to it, which takes long behind a huge transaction; that is told.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use crate::mover::{leftover, retire};
 use crate::output::{count, the_pod};
 
 /// After a change by somebody else nothing is dumped anew before none has come for so long: a job that writes every few seconds
-/// would make a dump each time. Nobody waits for the end of this but moves of the shop to that pod.
+/// would make a dump each time. Moves of the shop to that pod wait for the end of this, and, since it keeps its turn, what else is
+/// to be deleted at that pod where such orders have all of its turns.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// One run of it.
