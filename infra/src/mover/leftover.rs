@@ -29,6 +29,7 @@ pub(crate) async fn delete_rows(
     let deletion = Deletion {
         job,
         end: &job.target,
+        watched_by: None,
         part: "leftover",
         state,
     };

@@ -8,6 +8,7 @@ use shared::home::HomeState;
 use super::error::MoveError;
 use super::job::Job;
 use super::table::Table;
+use super::tail::Tail;
 
 // Deletes a shop's rows at a pod that does not own it.
 pub(crate) mod delete;
@@ -19,11 +20,17 @@ mod prune;
 pub(crate) use dump::{Of, dump_rows};
 pub(crate) use prune::{Found, found};
 
-/// Deletes the shop's rows at the source. Run again it goes on with what is left.
-pub(crate) async fn delete_rows(job: &Job, tables: &[Table]) -> Result<(), MoveError> {
+/// Deletes the shop's rows at the source. Run again it goes on with what is left. Where the source is watched, no piece goes
+/// before all that was written there until then is known.
+pub(crate) async fn delete_rows(
+    job: &Job,
+    tables: &[Table],
+    watched_by: Option<&Tail>,
+) -> Result<(), MoveError> {
     let deletion = Deletion {
         job,
         end: &job.source,
+        watched_by,
         part: "retire",
         state: HomeState::Moved,
     };

@@ -195,12 +195,29 @@ pub(crate) async fn run(mover: Arc<Mover>, mut stopping: watch::Receiver<bool>) 
 
 async fn work_on(mover: Arc<Mover>, work: Work) {
     match work {
-        Work::Move(id) => task::drive(&mover, id).await,
-        Work::Leftover(id) => leftover::drive(&mover, id).await,
+        Work::Move(id) => {
+            task::drive(&mover, id).await;
+            give_back(&mover, id).await;
+        }
+        Work::Leftover(id) => {
+            leftover::drive(&mover, id).await;
+            give_back(&mover, id).await;
+        }
         Work::Dumps => dumps::prune(&mover).await,
     }
     // What another control server holds is looked at again at this pace.
     tokio::time::sleep(AGAIN_AFTER).await;
+}
+
+/// At a stop, however the work ended: the next control server takes it up at once. Inside of a fence a shop's writes would wait
+/// for the lease to run out.
+async fn give_back(mover: &Mover, id: MoveId) {
+    if !mover.stop.is_cancelled() {
+        return;
+    }
+    if let Err(error) = mover.catalog.leave_move(id, &mover.holder).await {
+        tracing::warn!(%id, "the lease is not given back: {}", shared::error::chain(&error));
+    }
 }
 
 /// A task's fail points may be its shop's own.

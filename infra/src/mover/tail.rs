@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use shared::PodId;
 use shared::gtid::{Gtid, GtidSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::binlog::{Follow, Sink, Watch};
 use super::error::MoveError;
@@ -21,11 +21,14 @@ use crate::api::Stray;
 /// Strays that are kept: an operator looks at some of them, and they are in the move's record.
 pub(crate) const STRAYS_KEPT: usize = 100;
 
+/// How often one that waits until strays are taken looks again.
+const TAKEN_AGAIN: Duration = Duration::from_millis(50);
+
 /// Watches until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Tail {
     follow: Follow,
-    strays: Arc<Mutex<Strays>>,
+    found: Arc<Mutex<Found>>,
     noted: Mutex<(Instant, GtidSet)>,
     note_every: Duration,
 }
@@ -39,7 +42,19 @@ pub(crate) struct Strays {
     pub(crate) more: u64,
 }
 
+/// What a watch of a source has found.
+#[derive(Debug, Default)]
+struct Found {
+    strays: Strays,
+    /// All transactions in which those were looked for, and no more: at each one's end both are written at once.
+    seen: GtidSet,
+}
+
 impl Strays {
+    fn is_empty(&self) -> bool {
+        self.listed.is_empty() && self.more == 0
+    }
+
     fn add(&mut self, stray: Stray) {
         if self.listed.len() < STRAYS_KEPT {
             self.listed.push(stray);
@@ -91,7 +106,10 @@ impl Tail {
             past_marked: true,
             goes_on: foreign == Foreign::IsTold,
         };
-        let strays = Arc::<Mutex<Strays>>::default();
+        let found = Arc::new(Mutex::new(Found {
+            strays: Strays::default(),
+            seen: from.clone(),
+        }));
         let sink = Guard {
             pod: end.pod,
             tables: Arc::clone(tables),
@@ -99,13 +117,13 @@ impl Tail {
             touched: None,
             odd: None,
             marked: false,
-            strays: Arc::clone(&strays),
+            found: Arc::clone(&found),
         };
         Ok(Self {
             noted: Mutex::new((Instant::now(), from.clone())),
             note_every: job.limits.note_every,
             follow: Follow::start(end.clone(), watch, from, &job.stop, sink).await?,
-            strays,
+            found,
         })
     }
 
@@ -124,7 +142,7 @@ impl Tail {
         self.follow.wait_for(set, limit).await
     }
 
-    /// Everything that was looked at: it held nothing foreign, or [`Self::take_strays`] has told it by now. To be asked first.
+    /// Everything that was looked at: it held nothing foreign, or it is told.
     pub(crate) fn seen(&self) -> GtidSet {
         self.follow.seen()
     }
@@ -139,10 +157,26 @@ impl Tail {
         due
     }
 
-    /// The foreign changes since this was asked last.
-    pub(crate) fn take_strays(&self) -> Result<Strays, MoveError> {
+    /// The foreign changes since this was asked last, and all that was looked at by then.
+    pub(crate) fn take_strays(&self) -> Result<(Strays, GtidSet), MoveError> {
         self.check()?;
-        Ok(std::mem::take(&mut *self.strays.lock()))
+        let mut found = self.found.lock();
+        Ok((std::mem::take(&mut found.strays), found.seen.clone()))
+    }
+
+    /// Comes back when it has read all that the server had executed, and everything foreign in it was taken: what was written
+    /// before is known to whoever dumps it. (Who takes it may well end what waits here.)
+    pub(crate) async fn lets_go(
+        &self,
+        executed: &GtidSet,
+        limit: Duration,
+    ) -> Result<(), MoveError> {
+        self.wait_for(executed, limit).await?;
+        while !self.found.lock().strays.is_empty() {
+            self.check()?;
+            sleep(TAKEN_AGAIN).await;
+        }
+        Ok(())
     }
 }
 
@@ -155,20 +189,12 @@ struct Guard {
     touched: Option<usize>,
     odd: Option<String>,
     marked: bool,
-    strays: Arc<Mutex<Strays>>,
+    found: Arc<Mutex<Found>>,
 }
 
 impl Guard {
     fn reset(&mut self) {
         (self.touched, self.odd, self.marked) = (None, None, false);
-    }
-
-    fn stray(&self, table: String, gtid: &Gtid, at_ms: u64) {
-        self.strays.lock().add(Stray {
-            table,
-            gtid: gtid.to_string(),
-            at_ms,
-        });
     }
 }
 
@@ -191,25 +217,27 @@ impl Sink for Guard {
         let table = table.map(|table| table.name.clone());
         let (odd, marked) = (self.odd.take(), self.marked);
         self.reset();
-        if let Some(text) = odd {
-            self.stray(text, gtid, at_ms);
-            return Ok(());
-        }
-        match (table, self.foreign) {
-            (Some(_), _) if marked => Ok(()),
-            (None, _) => Ok(()),
-            (Some(table), Foreign::IsTold) => {
-                self.stray(table, gtid, at_ms);
-                Ok(())
+        let stray = match (odd, table, self.foreign) {
+            (None, None, _) => None,
+            (None, Some(_), _) if marked => None,
+            (Some(text), _, _) | (None, Some(text), Foreign::IsTold) => Some(text),
+            (None, Some(table), Foreign::Fails) => {
+                return Err(MoveError::Tampered {
+                    pod: self.pod,
+                    text: format!(
+                        "transaction {gtid} changed rows of the shop in table {table}, and it is not the mover's; find who \
+                         writes there (the transaction is in that pod's binlog), then `podctl move resume`"
+                    ),
+                });
             }
-            (Some(table), Foreign::Fails) => Err(MoveError::Tampered {
-                pod: self.pod,
-                text: format!(
-                    "transaction {gtid} changed rows of the shop in table {table}, and it is not the mover's; find who \
-                     writes there (the transaction is in that pod's binlog), then `podctl move resume`"
-                ),
-            }),
+        };
+        let mut found = self.found.lock();
+        if let Some(table) = stray {
+            let gtid = gtid.to_string();
+            found.strays.add(Stray { table, gtid, at_ms });
         }
+        found.seen.add(gtid);
+        Ok(())
     }
 
     fn again(&mut self) {
@@ -245,7 +273,7 @@ mod tests {
             touched: None,
             odd: None,
             marked: false,
-            strays: Arc::default(),
+            found: Arc::default(),
         }
     }
 
@@ -265,7 +293,7 @@ mod tests {
             guard.end(&gtid(2), 0).unwrap();
             // Nothing of the shop.
             guard.end(&gtid(3), 0).unwrap();
-            assert!(guard.strays.lock().listed.is_empty());
+            assert!(guard.found.lock().strays.is_empty());
         }
     }
 
@@ -292,7 +320,8 @@ mod tests {
         guard.end(&gtid(1_000), 7).unwrap();
         guard.odd("`truncate orders`".into());
         guard.end(&gtid(1_001), 7).unwrap();
-        let strays = guard.strays.lock();
+        let found = guard.found.lock();
+        let strays = &found.strays;
         assert_eq!((strays.listed.len(), strays.more), (STRAYS_KEPT, 6));
         let first = strays.listed.first().unwrap();
         assert_eq!((first.table.as_str(), first.at_ms), ("orders", 7));

@@ -16,7 +16,7 @@ use crate::catalog::{MoveDetail, MoveRef, now_ms};
 use crate::mover::error::MoveError;
 use crate::mover::home::Change;
 use crate::mover::job::End;
-use crate::mover::session::Session;
+use crate::mover::session::{COMMIT_LIMIT, Session};
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
 use crate::mover::tail::{STRAYS_KEPT, Strays, Tail};
@@ -153,7 +153,7 @@ impl Driver {
             return Ok(false);
         }
         let mut deleting = std::pin::pin!(step!(Step::Delete => {
-            retire::delete_rows(&job, tables).await
+            retire::delete_rows(&job, tables, Some(tail)).await
         }));
         let mut trouble = Trouble::of(&job.progress, &job.limits);
         loop {
@@ -251,18 +251,20 @@ impl Driver {
         let source: &End = &self.job.source;
         let mut session = Session::open(&self.job, source).await?;
         let executed = session.gtid_executed().await?;
-        session.close().await;
         tail.wait_for(&executed, READ_WITHIN).await?;
         self.note_strays(tail).await?;
+        // A transaction is in the binlog before it is committed. What is counted is there for whoever dumps it.
+        session.wait_executed(&tail.seen(), COMMIT_LIMIT).await?;
+        session.close().await;
         Ok(self.row.detail.strays_told())
     }
 
     /// Takes the strays that the tail has seen into the move's record. Where that fails the run ends, and the next one sees
     /// them again.
     async fn note_strays(&mut self, tail: &Tail) -> Result<(), MoveError> {
-        let watched = tail.seen();
+        let (strays, watched) = tail.take_strays()?;
         let mut detail: MoveDetail = self.row.detail.clone();
-        let count = take_in(&mut detail, tail.take_strays()?);
+        let count = take_in(&mut detail, strays);
         if count == 0 {
             return self.note_watched(tail, watched).await;
         }

@@ -32,7 +32,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const KEEP_UP_EVERY: Duration = Duration::from_millis(200);
 /// How long the target's binlog may take to be read up to now: a mover that took the move up reads all of the copy again,
 /// some gigabytes.
-const SEEN_WITHIN: Duration = Duration::from_secs(120);
+pub(super) const SEEN_WITHIN: Duration = Duration::from_secs(120);
 /// How long a turn among the fences lasts, in bounds of a pause: one for the hand-over, and one for the next run, which lifts
 /// the fence.
 const TURN_PAUSES: u32 = 2;

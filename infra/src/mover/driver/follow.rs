@@ -10,6 +10,7 @@ use shared::moves::{MoveEvent, MoveState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::fence::SEEN_WITHIN;
 use super::trouble::{forgetting, telling};
 use super::{Driver, Fences};
 use crate::catalog::MoveDetail;
@@ -195,14 +196,18 @@ impl Driver {
         };
         // A primary that was replaced may lack what was never acknowledged.
         let from = from.intersection(&executed);
-        let watched = set_of(self.row.detail.target_from.as_deref())?
-            .intersection(&target.gtid_executed().await?);
+        let at_target = target.gtid_executed().await?;
+        let watched = set_of(self.row.detail.target_from.as_deref())?.intersection(&at_target);
         let job = Job {
             stop: CancellationToken::new(),
             ..self.job.clone()
         };
         let feed = Feed::start(&job, &tables, from, &job.dir).await?;
         let tail = Tail::target(&job, &tables, watched).await?;
+        if job.back {
+            // A row that somebody else wrote there is nobody's to undo: it fails the move before anything is written.
+            tail.wait_for(&at_target, SEEN_WITHIN).await?;
+        }
         tokio::join!(source.close(), target.close());
         self.hands = Some(Hands {
             tables,

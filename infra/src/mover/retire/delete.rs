@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use shared::home::HomeState;
 
+use crate::mover::driver::READ_WITHIN;
 use crate::mover::error::MoveError;
 use crate::mover::job::{End, Job};
 use crate::mover::progress::Progress;
 use crate::mover::session::{Session, text};
 use crate::mover::size;
 use crate::mover::table::Table;
+use crate::mover::tail::Tail;
 use crate::mover::throttle::Throttle;
 use crate::mover::tries::Tries;
 
@@ -17,6 +19,8 @@ use crate::mover::tries::Tries;
 pub(crate) struct Deletion<'a> {
     pub(crate) job: &'a Job,
     pub(crate) end: &'a End,
+    /// What sees changes by others there.
+    pub(crate) watched_by: Option<&'a Tail>,
     /// Whose mark the transactions carry.
     pub(crate) part: &'static str,
     pub(crate) state: HomeState,
@@ -53,6 +57,10 @@ impl Deletion<'_> {
             );
             if session.number("look for rows", &any).await?.is_none() {
                 return Ok(());
+            }
+            if let Some(tail) = self.watched_by {
+                let executed = session.gtid_executed().await?;
+                tail.lets_go(&executed, READ_WITHIN).await?;
             }
             let mut tries = Tries::default();
             let (gone, took) = loop {

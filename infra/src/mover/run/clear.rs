@@ -2,8 +2,8 @@
 //!
 //! They are dumped, then deleted as `retiring` does it, while the home there is this order's and `moved`. Whoever wrote them may
 //! write again: from before the first dump on the pod's binlog is followed, and what was changed since is dumped anew before
-//! any more goes. So no row goes that is in no dump, but one that is changed in the moment in which its own table is being
-//! deleted, or before the reading of the binlog has come to it, which takes long behind a huge transaction; that is told.
+//! any more goes: before each piece the binlog is read up to that moment. So no row goes that is in no dump, but one that is
+//! changed while the very piece that has it is being deleted, some milliseconds; that is told.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::mover::driver::{LOOK_EVERY, READ_WITHIN, job_of, take_in, unseen};
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change};
 use crate::mover::job::Job;
-use crate::mover::session::Session;
+use crate::mover::session::{COMMIT_LIMIT, Session};
 use crate::mover::step::{Step, step};
 use crate::mover::table::{Table, discover};
 use crate::mover::tail::Tail;
 use crate::mover::{leftover, retire};
 use crate::output::{count, the_pod};
 
-/// After a change by somebody else nothing is dumped anew before none has come for so long: a job that writes every few seconds
-/// would make a dump each time. Moves of the shop to that pod wait for the end of this, and, since it keeps its turn, what else is
-/// to be deleted at that pod where such orders have all of its turns.
+/// After a change by somebody else nothing is dumped anew before none has come for so long, or for as long as the last dump and
+/// what came of it took: a job that writes every few seconds would make a dump each time. Nobody waits for the end of this but
+/// moves of the shop to that pod.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// One run of it.
@@ -75,8 +75,18 @@ pub(super) async fn clear_rows(
         detail,
     };
     let tail = clearing.watch(executed).await?;
-    while !clearing.pass(&tail).await? {
-        clearing.until_quiet(&tail).await?;
+    loop {
+        // Others need not wait until whoever writes there is quiet.
+        let turn = mover.clearings.take(left.id, [left.pod; 2]).await;
+        let began = Instant::now();
+        if clearing.pass(&tail).await? {
+            break;
+        }
+        drop(turn);
+        // Who writes more often than a dump takes would have one made after the other.
+        clearing
+            .until_quiet(&tail, QUIET.max(began.elapsed()))
+            .await?;
     }
     let job = &clearing.job;
     let former = leftover::former(&mover.catalog, job).await?;
@@ -126,6 +136,8 @@ impl Clearing<'_> {
     async fn pass(&mut self, tail: &Tail) -> Result<bool, MoveError> {
         // All of them were committed before the dump begins. One that it may have is counted afterwards.
         let strays = self.read_to_the_end(tail).await?;
+        // What ended the try before is over.
+        self.mover.catalog.note_leftover(self.left, None).await?;
         let (job, tables) = (self.job.clone(), Arc::clone(&self.tables));
         let (dumps, of) = (self.mover.dumps()?, retire::Of::Cleared { strays });
         let dump = step!(Step::ClearDump => {
@@ -144,7 +156,7 @@ impl Clearing<'_> {
             return Ok(false);
         }
         let mut deleting = std::pin::pin!(step!(Step::ClearDelete => {
-            retire::delete_rows(&job, &tables).await
+            retire::delete_rows(&job, &tables, Some(tail)).await
         }));
         loop {
             tokio::select! {
@@ -163,7 +175,7 @@ impl Clearing<'_> {
     }
 
     /// Waits until nobody else changes the rows any more, and says so meanwhile.
-    async fn until_quiet(&mut self, tail: &Tail) -> Result<(), MoveError> {
+    async fn until_quiet(&mut self, tail: &Tail, quiet: Duration) -> Result<(), MoveError> {
         let (catalog, left) = (&self.mover.catalog, self.left);
         let (mut known, mut since) = (0, Instant::now());
         loop {
@@ -174,10 +186,10 @@ impl Clearing<'_> {
                     "somebody writes rows of the shop at {}, {} by now; this goes on when none came for {} s: find who it is",
                     the_pod(&self.pod_name),
                     count(strays, "change"),
-                    QUIET.as_secs()
+                    quiet.as_secs()
                 );
                 catalog.note_leftover(left, Some(&text)).await?;
-            } else if since.elapsed() >= QUIET {
+            } else if since.elapsed() >= quiet {
                 return Ok(catalog.note_leftover(left, None).await?);
             }
             sleep(LOOK_EVERY).await;
@@ -188,15 +200,18 @@ impl Clearing<'_> {
     async fn read_to_the_end(&mut self, tail: &Tail) -> Result<u64, MoveError> {
         let mut session = Session::open(&self.job, &self.job.source).await?;
         let executed = session.gtid_executed().await?;
-        session.close().await;
         tail.wait_for(&executed, READ_WITHIN).await?;
-        self.look(tail).await
+        let strays = self.look(tail).await?;
+        // A transaction is in the binlog before it is committed. What is counted is there for whoever dumps it.
+        session.wait_executed(&tail.seen(), COMMIT_LIMIT).await?;
+        session.close().await;
+        Ok(strays)
     }
 
     /// Takes in what the tail has seen; gives how often others changed the rows.
     async fn look(&mut self, tail: &Tail) -> Result<u64, MoveError> {
-        let watched = tail.seen();
-        let found = take_in(&mut self.detail, tail.take_strays()?);
+        let (strays, watched) = tail.take_strays()?;
+        let found = take_in(&mut self.detail, strays);
         if found > 0 || tail.is_to_note(&watched) {
             self.detail.watched = Some(watched.to_string());
             let note = (found > 0).then(|| {

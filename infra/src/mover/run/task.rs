@@ -136,19 +136,8 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
         };
         tracing::info!(%id, shop = row.shop.get(), state = %row.state, owner = row.owner, "move taken up");
         if matches!(Box::pin(run(mover, row, &mut memory)).await, Next::Leave) {
-            if mover.stop.is_cancelled() {
-                give_back(mover, id).await;
-            }
             break;
         }
-    }
-}
-
-/// At a stop, however the run ended: the next control server takes the move up at once. Inside of a fence a shop's writes
-/// would wait for the lease to run out.
-async fn give_back(mover: &Mover, id: MoveId) {
-    if let Err(error) = mover.catalog.leave_move(id, &mover.holder).await {
-        tracing::warn!(%id, "the lease is not given back: {}", shared::error::chain(&error));
     }
 }
 

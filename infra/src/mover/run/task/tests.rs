@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::super::notes::tests::row;
+use super::super::{Work, work_on};
 use super::*;
 use crate::catalog::tests::{catalog, make};
 use crate::catalog::{NewMove, ShopRef};
@@ -97,7 +98,7 @@ async fn a_stop_gives_the_lease_back_whatever_the_move_waits_for() {
         path,
     ));
     let driven = Arc::clone(&mover);
-    let driving = tokio::spawn(async move { drive(&driven, id).await });
+    let driving = tokio::spawn(work_on(driven, Work::Move(id)));
     let fault = async {
         loop {
             let row = catalog.move_row(&MoveRef::Id(id)).await.unwrap();
