@@ -105,59 +105,78 @@ async fn inv3_rows_that_come_while_others_are_cleared_are_dumped_too(fleet: &Fle
     let points = fleet.with_own_failpoints().await?;
     let control = ControlDoor::of(fleet).await?;
     let other = fleet.primary(2).await?;
-    // While nobody drives it, after a dump that the next run finds whole; and beside the run that is about to delete.
-    for (place, what) in [
-        ("clear-note.after", "kill"),
-        ("clear-delete.before", "stop"),
-    ] {
-        let late = late(fleet, &points, &control, &other, (place, what)).await;
-        late.with_context(|| place.to_owned())?;
+    for when in [Late::NobodyDrives, Late::Seen, Late::SeenLate] {
+        let late = late(fleet, &points, &control, &other, when).await;
+        late.with_context(|| format!("{when:?}"))?;
     }
     fleet.without_own_failpoints(points).await?;
     fleet.on_both("drop table x_past").await
 }
+
+/// When a late row comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Late {
+    /// While nobody drives the order, after a dump that the next run finds whole.
+    NobodyDrives,
+    /// Beside the run that is about to delete, which has seen it.
+    Seen,
+    /// Beside the run that is about to delete, whose reading of the binlog is behind.
+    SeenLate,
+}
+
+/// A deletion that did not wait for the reading of the binlog would be over by then; one that waits may take longer.
+const DELETED_BY: Duration = Duration::from_secs(2);
 
 async fn late(
     fleet: &Fleet,
     points: &OwnFailPoints,
     control: &ControlDoor,
     other: &Server,
-    (place, what): (&str, &str),
+    when: Late,
 ) -> Result<()> {
     let shop = fleet.shop(1).await?;
     other.run(&of(PAST, shop.id)).await?;
-    points.set(shop.id, place, what)?;
-    if what == "kill" {
-        // Until the row is there nobody goes on.
-        points.set(shop.id, "clear-mark.before", "stop")?;
-    }
-    let id = clear(fleet, &shop).await?;
-    if what == "kill" {
-        points
-            .happens(shop.id, "clear-mark.before", ENDS_MAX)
-            .await?;
-        points.set(shop.id, "clear-mark.before", "stop")?;
-        points.go_on(shop.id, "clear-mark.before");
-        points.happens(shop.id, place, ENDS_MAX).await?;
-        points
-            .happens(shop.id, "clear-mark.before", ENDS_MAX)
-            .await?;
-    } else {
-        points.happens(shop.id, place, ENDS_MAX).await?;
-    }
-    let more = "insert into x_past (shop_id, id, text) values ({shop}, 3, 'late')";
-    other.run(&of(more, shop.id)).await?;
-    if what == "stop" {
-        // What is deleted before anybody has seen it is in no dump.
-        wait_until("the late row is seen", ENDS_MAX, async || {
-            let strays = control.show(id).await?.strays.len();
-            ensure!(strays == 1, "{strays} are");
-            Ok(())
-        })
-        .await?;
-    }
-    points.go_on(shop.id, place);
-    points.go_on(shop.id, "clear-mark.before");
+    let more = of(
+        "insert into x_past (shop_id, id, text) values ({shop}, 3, 'late')",
+        shop.id,
+    );
+    let id = match when {
+        Late::NobodyDrives => {
+            let (place, first) = ("clear-note.after", "clear-mark.before");
+            points.set(shop.id, place, "kill")?;
+            // Until the row is there nobody goes on.
+            points.set(shop.id, first, "stop")?;
+            let id = clear(fleet, &shop).await?;
+            points.happens(shop.id, first, ENDS_MAX).await?;
+            points.set(shop.id, first, "stop")?;
+            points.go_on(shop.id, first);
+            points.happens(shop.id, place, ENDS_MAX).await?;
+            points.happens(shop.id, first, ENDS_MAX).await?;
+            other.run(&more).await?;
+            points.go_on(shop.id, place);
+            points.go_on(shop.id, first);
+            id
+        }
+        Late::Seen | Late::SeenLate => {
+            let place = "clear-delete.before";
+            points.set(shop.id, place, "stop")?;
+            let id = clear(fleet, &shop).await?;
+            points.happens(shop.id, place, ENDS_MAX).await?;
+            if when == Late::SeenLate {
+                points.be_blind(shop.id, 2)?;
+            }
+            other.run(&more).await?;
+            if when == Late::Seen {
+                is_seen(control, id).await?;
+            }
+            points.go_on(shop.id, place);
+            if when == Late::SeenLate {
+                tokio::time::sleep(DELETED_BY).await;
+                points.see(shop.id, 2)?;
+            }
+            id
+        }
+    };
     let cleared = gone(control, id).await?;
     ensure!(cleared.strays.len() == 1, "{:?}", cleared.strays);
     let left = rows_left(other, shop.id).await?;
@@ -168,6 +187,16 @@ async fn late(
     let all = dumped(Path::new(&first))?;
     ensure!(all == wanted(shop.id), "{all:?}");
     Ok(())
+}
+
+/// Waits until the order tells of the late row.
+async fn is_seen(control: &ControlDoor, id: MoveId) -> Result<()> {
+    wait_until("the late row is seen", ENDS_MAX, async || {
+        let strays = control.show(id).await?.strays.len();
+        ensure!(strays == 1, "{strays} are");
+        Ok(())
+    })
+    .await
 }
 
 fn of(sql: &str, shop: ShopId) -> String {

@@ -101,6 +101,16 @@ impl OwnFailPoints {
         self.unset(shop, "patient")
     }
 
+    /// What reads a pod's binlog for the shop comes no further, until [`Self::see`].
+    pub fn be_blind(&self, shop: ShopId, pod: u32) -> Result<()> {
+        self.set(shop, &format!("blind-at-{pod}"), "")
+    }
+
+    /// It reads on.
+    pub fn see(&self, shop: ShopId, pod: u32) -> Result<()> {
+        self.unset(shop, &format!("blind-at-{pod}"))
+    }
+
     fn happened(&self, shop: ShopId, place: &str) -> PathBuf {
         self.folder.join(format!("{shop}.{place}.happened"))
     }

@@ -10,7 +10,8 @@
 //! when that is taken away. `<shop>.statement` stops before a statement at a pod, by its number: its text is how many
 //! there are up to that one. While `<shop>.deaf` is there, what drives the shop's move does not hear that it was lost; a
 //! run that finds `<shop>.patient` at its beginning has no bounds for its fence and its pause, ends nothing that holds a
-//! home, and its sessions may say nothing for as long, so that it is not late after a stop.
+//! home, and its sessions may say nothing for as long, so that it is not late after a stop. While `<shop>.blind-at-<pod>` is
+//! there, what reads that pod's binlog for the shop comes no further, as behind a huge transaction of somebody else.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -230,6 +231,17 @@ pub(crate) async fn unless_deaf<T>(keeper: impl Future<Output = T>) -> T {
         std::future::pending::<()>().await;
     }
     heard
+}
+
+/// Comes back when what reads a pod's binlog for a shop may go on.
+pub(crate) async fn while_blind(shop: u64, pod: u32) {
+    let Some(dir) = std::env::var_os("PODHOST_FAILPOINT_DIR") else {
+        return;
+    };
+    let file = PathBuf::from(dir).join(format!("{shop}.blind-at-{pod}"));
+    while file.exists() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Whether a step is to be done a second time.

@@ -269,6 +269,8 @@ impl<S: Sink> Task<S> {
             if let Err(fault) = reader.read(&mut seen).await {
                 return Ended::Connection(fault);
             }
+            #[cfg(feature = "failpoints")]
+            crate::mover::failpoint::while_blind(self.watch.shop.get(), self.end.pod.get()).await;
             for one in seen.drain(..) {
                 if let Err(fault) = self.take(one) {
                     return Ended::Sink(fault);
