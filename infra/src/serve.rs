@@ -159,6 +159,7 @@ fn assemble(
         move_limits,
         stopping,
         metrics: Some(telemetry.metrics()),
+        looked: gauges::Looked::default(),
     }
 }
 

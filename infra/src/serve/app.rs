@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::config::Limits;
 use super::failure::{Answer, Failure};
+use super::gauges::Looked;
 use super::keeper::Primaries;
 use crate::catalog::{ApiToken, Catalog};
 use crate::mover::{MoveLimits, Mover, Moves};
@@ -42,6 +43,8 @@ pub(super) struct App {
     /// `true` once the server stops.
     pub(super) stopping: watch::Receiver<bool>,
     pub(super) metrics: Option<MetricsText>,
+    /// What the metrics were last brought up to.
+    pub(super) looked: Looked,
 }
 
 impl App {

@@ -1,11 +1,13 @@
 //! What the metrics show of the catalog. It is looked up every few seconds: a scrape asks nobody, and what waits for a pod
-//! does not make numbers old.
+//! does not make numbers old. Ages are of the scrape: where nobody can look any more they grow on, since what they are for is
+//! to say that something stands still.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::gauge;
+use parking_lot::Mutex;
 use shared::PodId;
 use shared::error::chain;
 use shared::moves::MoveState;
@@ -18,6 +20,19 @@ use crate::catalog::{CatalogError, Leftover, MoveRow, counts, now_ms};
 
 /// A third of the time between two scrapes, as that mostly is.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What is known of moves, for ages.
+#[derive(Debug, Default)]
+pub(super) struct Looked(Mutex<Option<Moves>>);
+
+impl Looked {
+    /// Before each scrape.
+    pub(super) fn show_ages(&self) {
+        if let Some(moves) = &*self.0.lock() {
+            moves.show_ages(now_ms());
+        }
+    }
+}
 
 /// Runs until the server stops.
 pub(super) async fn run(app: Arc<App>) {
@@ -45,9 +60,16 @@ async fn look(app: &App) -> Result<(), CatalogError> {
     gauge!(metric::CATALOG_VERSION).set(number(version));
     gauge!(metric::OPERATIONS_OPEN).set(number(catalog.open_operations().await?));
     let (moves, left) = (catalog.open_moves().await?, catalog.leftovers().await?);
-    Moves::of(&pods, &moves, &left, now_ms()).show();
+    let moves = Moves::of(&pods, &moves, &left);
+    moves.show();
+    *app.looked.0.lock() = Some(moves);
     gauge!(metric::MOVES_HELD_BACK).set(number(app.moves.held_back_all()));
+    gauge!(metric::CATALOG_LOOK).set(seconds(now_ms()));
     Ok(())
+}
+
+fn seconds(ms: i64) -> f64 {
+    Duration::from_millis(ms.try_into().unwrap_or(0)).as_secs_f64()
 }
 
 #[expect(
@@ -66,34 +88,30 @@ struct OfPod {
     leftovers: u64,
 }
 
-/// Open moves, and what others left, at one moment.
+/// Open moves, and what others left. Times are in ms since 1970.
 #[derive(Debug, Default)]
 struct Moves {
-    /// How many are in each state, and for how many ms the first of them is.
-    states: Vec<(MoveState, u64, u64)>,
-    /// The age of the oldest, in ms.
-    oldest: u64,
+    /// How many are in each state, and since when the first of them is.
+    states: Vec<(MoveState, u64, Option<i64>)>,
+    /// When the oldest was ordered.
+    oldest: Option<i64>,
     waiting: u64,
     strays: u64,
     pods: BTreeMap<PodId, OfPod>,
 }
 
 impl Moves {
-    fn of(pods: &[Pod], open: &[MoveRow], left: &[Leftover], now_ms: i64) -> Self {
-        let age = |since: i64| u64::try_from(now_ms.saturating_sub(since)).unwrap_or(0);
+    fn of(pods: &[Pod], open: &[MoveRow], left: &[Leftover]) -> Self {
         let since = |it: &MoveRow| it.detail.since_ms.unwrap_or(it.changed_ms);
         let states = MoveState::ALL.into_iter().filter(|state| state.is_open());
         let states = states.map(|state| {
             let there = open.iter().filter(|it| it.state == state);
-            let ages = there.map(|it| age(since(it)));
-            ages.fold((state, 0, 0), |(state, number, first), age| {
-                (state, number + 1, age.max(first))
-            })
+            (state, there.clone().count() as u64, there.map(since).min())
         });
         let stand = open.iter().filter(|it| it.detail.strays_stand());
         let mut moves = Self {
             states: states.collect(),
-            oldest: open.iter().map(|it| age(it.created_ms)).max().unwrap_or(0),
+            oldest: open.iter().map(|it| it.created_ms).min(),
             waiting: open.iter().filter(|it| it.detail.waits.is_some()).count() as u64,
             strays: stand.map(|it| it.detail.strays_told()).sum(),
             // Those without any too: what was there before must not stay.
@@ -109,21 +127,34 @@ impl Moves {
         moves
     }
 
+    /// For how long the first one is in each state, and since the oldest was ordered, in seconds; 0 where there is none.
+    fn ages(&self, now_ms: i64) -> (Vec<(MoveState, f64)>, f64) {
+        let age = |since: Option<i64>| since.map_or(0.0, |at| seconds(now_ms.saturating_sub(at)));
+        let states = self.states.iter();
+        let states = states.map(|(state, _, first)| (*state, age(*first)));
+        (states.collect(), age(self.oldest))
+    }
+
+    fn show_ages(&self, now_ms: i64) {
+        let (states, oldest) = self.ages(now_ms);
+        for (state, age) in states {
+            gauge!(metric::MOVES_STATE_OLDEST_SECONDS, metric::STATE => state.as_str()).set(age);
+        }
+        gauge!(metric::MOVES_OLDEST_SECONDS).set(oldest);
+    }
+
     fn show(&self) {
         let Self {
             states,
-            oldest,
+            // (As ages, when they are asked for.)
+            oldest: _,
             waiting,
             strays,
             pods,
         } = self;
-        let seconds = |ms: u64| Duration::from_millis(ms).as_secs_f64();
-        for (state, there, first) in states {
-            let state = state.as_str();
-            gauge!(metric::MOVES_OPEN, metric::STATE => state).set(number(*there));
-            gauge!(metric::MOVES_STATE_OLDEST_SECONDS, metric::STATE => state).set(seconds(*first));
+        for (state, there, _) in states {
+            gauge!(metric::MOVES_OPEN, metric::STATE => state.as_str()).set(number(*there));
         }
-        gauge!(metric::MOVES_OLDEST_SECONDS).set(seconds(*oldest));
         gauge!(metric::MOVES_WAITING).set(number(*waiting));
         gauge!(metric::MOVES_STRAYS).set(number(*strays));
         for (pod, there) in pods {

@@ -65,6 +65,7 @@ pub(super) async fn metrics(app: State<Arc<App>>) -> Answer<Response> {
         reason = "a gauge; counts are far below 2^52"
     )]
     metrics::gauge!(metric::LONG_POLLS).set(polls as f64);
+    app.looked.show_ages();
     let text = app
         .metrics
         .as_ref()

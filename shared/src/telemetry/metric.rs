@@ -98,6 +98,7 @@ metrics! {
     OUTBOX_WAITING = "podhost_outbox_waiting", Gauge, Count, "Domain events not yet handed on.";
 
     CATALOG_VERSION = "podhost_catalog_version", Gauge, Count, "The catalog's last version.";
+    CATALOG_LOOK = "podhost_catalog_look_timestamp_seconds", Gauge, Seconds, "When this control server last looked into the catalog for its gauges, in seconds since 1970. Where it cannot, counts stay as they were, and ages grow on.";
     CATALOG_COMMIT_SECONDS = "podhost_catalog_commit_seconds", Histogram, Seconds, "Changes of the catalog, from the wait for the write lock to the durable commit.";
     LONG_POLLS = "podhost_long_polls", Gauge, Count, "Long polls that wait at the control server.";
     POD_SHOPS = "podhost_pod_shops", Gauge, Count, "Shops by pod, those being made included.";

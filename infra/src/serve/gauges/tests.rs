@@ -1,5 +1,7 @@
 //! The numbers of moves, of rows made by hand.
 
+use std::cmp::Ordering;
+
 use shared::moves::MoveId;
 use shared::{Epoch, ShopId};
 
@@ -63,19 +65,52 @@ fn moves_are_counted_by_state_with_the_one_that_is_there_the_longest() {
         row(MoveState::Fenced, 20, 3),
         row(MoveState::Failed, 70, 60),
     ];
-    let moves = Moves::of(&[], &open, &[], NOW);
-    assert_eq!(moves.oldest, 90_000);
+    let moves = Moves::of(&[], &open, &[]);
     let found = |state| {
         let all = moves.states.iter();
         let mut all = all.filter(|(of, _, _)| *of == state);
-        all.next().map(|(_, there, first)| (*there, *first))
+        let since = |first: i64| (NOW - first) / 1_000;
+        all.next()
+            .map(|(_, there, first)| (*there, first.map(since)))
     };
-    assert_eq!(found(MoveState::Copying), Some((2, 40_000)));
-    assert_eq!(found(MoveState::Fenced), Some((1, 3_000)));
-    assert_eq!(found(MoveState::Failed), Some((1, 60_000)));
+    assert_eq!(found(MoveState::Copying), Some((2, Some(40))));
+    assert_eq!(found(MoveState::Fenced), Some((1, Some(3))));
+    assert_eq!(found(MoveState::Failed), Some((1, Some(60))));
     // None is there any more: that must be shown.
-    assert_eq!(found(MoveState::Cutover), Some((0, 0)));
+    assert_eq!(found(MoveState::Cutover), Some((0, None)));
     assert_eq!(found(MoveState::Done), None);
+}
+
+/// An alert goes by them: they must not stand still where the catalog cannot be asked any more.
+#[test]
+fn ages_are_of_the_moment_in_which_they_are_asked_for() {
+    let open = [
+        row(MoveState::Fenced, 50, 3),
+        row(MoveState::Copying, 90, 10),
+    ];
+    let moves = Moves::of(&[], &open, &[]);
+    for later in [0, 60] {
+        let (states, oldest) = moves.ages(NOW + later * 1_000);
+        let states: BTreeMap<_, _> = states
+            .into_iter()
+            .map(|(it, age)| (it.as_str(), age))
+            .collect();
+        let seconds = |ms: i64| seconds(ms * 1_000);
+        assert_eq!(oldest.total_cmp(&seconds(90 + later)), Ordering::Equal);
+        for (state, age) in [
+            ("fenced", 3 + later),
+            ("copying", 10 + later),
+            ("cutover", 0),
+        ] {
+            assert_eq!(
+                states[state].total_cmp(&seconds(age)),
+                Ordering::Equal,
+                "{state}"
+            );
+        }
+    }
+    // A clock that was set back makes nothing old.
+    assert_eq!(moves.ages(0).1.total_cmp(&0.0), Ordering::Equal);
 }
 
 #[test]
@@ -88,7 +123,7 @@ fn strays_count_until_they_are_let_go() {
         gtid: "a:7".into(),
         at_ms: 1,
     }];
-    let strays = |open: &[MoveRow]| Moves::of(&[], open, &[], NOW).strays;
+    let strays = |open: &[MoveRow]| Moves::of(&[], open, &[]).strays;
     assert_eq!(strays(&[with.clone(), listed.clone()]), 4);
     with.detail.strays_let_go = 3;
     assert_eq!(strays(&[with.clone(), listed]), 1);
@@ -110,7 +145,7 @@ fn pods_have_what_goes_and_comes_and_what_was_left() {
         owner: 1,
         created_ms: NOW,
     }];
-    let moves = Moves::of(&[1, 2, 3, 4].map(pod), &open, &left, NOW);
+    let moves = Moves::of(&[1, 2, 3, 4].map(pod), &open, &left);
     let counted = |from, to, leftovers| OfPod {
         from,
         to,
