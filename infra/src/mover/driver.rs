@@ -37,7 +37,6 @@ mod after;
 // Paused, failed, aborting.
 mod undo;
 
-pub(super) use after::{LOOK_EVERY, READ_WITHIN, take_in, unseen};
 pub(super) use door::Door;
 pub(super) use ends::{end_of, job_of};
 pub(super) use fence::Fences;

@@ -9,6 +9,7 @@ use super::error::MoveError;
 use super::job::Job;
 use super::table::Table;
 use super::tail::Tail;
+use super::watched::Watched;
 
 // Deletes a shop's rows at a pod that does not own it.
 pub(crate) mod delete;
@@ -20,13 +21,18 @@ mod prune;
 pub(crate) use dump::{Of, dump_rows};
 pub(crate) use prune::{Found, found};
 
-/// Deletes the shop's rows at the source. Run again it goes on with what is left. Where the source is watched, no piece goes
-/// before all that was written there until then is known.
-pub(crate) async fn delete_rows(
-    job: &Job,
-    tables: &[Table],
-    watched_by: Option<&Tail>,
-) -> Result<(), MoveError> {
+/// Deletes the shop's rows at the source. Run again it goes on with what is left. No piece goes before all that was written there
+/// until then is known.
+pub(crate) async fn delete_rows(job: &Job, watched: &Watched) -> Result<(), MoveError> {
+    delete(job, watched.tables(), Some(watched.tail())).await
+}
+
+/// The same where nobody watches: the source was gone, and has come back.
+pub(crate) async fn delete_gone(job: &Job, tables: &[Table]) -> Result<(), MoveError> {
+    delete(job, tables, None).await
+}
+
+async fn delete(job: &Job, tables: &[Table], watched_by: Option<&Tail>) -> Result<(), MoveError> {
     let deletion = Deletion {
         job,
         end: &job.source,

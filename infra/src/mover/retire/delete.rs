@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use shared::home::HomeState;
 
-use crate::mover::driver::READ_WITHIN;
 use crate::mover::error::MoveError;
 use crate::mover::job::{End, Job};
 use crate::mover::progress::Progress;
@@ -14,6 +13,7 @@ use crate::mover::table::Table;
 use crate::mover::tail::Tail;
 use crate::mover::throttle::Throttle;
 use crate::mover::tries::Tries;
+use crate::mover::watched::READ_WITHIN;
 
 /// Where rows are deleted, and what the home must say there.
 pub(crate) struct Deletion<'a> {

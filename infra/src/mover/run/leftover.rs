@@ -140,7 +140,7 @@ async fn is_silent(mover: &Arc<Mover>, id: MoveId) -> bool {
 
 async fn clear(mover: &Arc<Mover>, left: &Leftover) -> Result<(), MoveError> {
     let of_move = mover.catalog.move_row(&MoveRef::Id(left.id)).await?;
-    if of_move.detail.clears {
+    if of_move.clears() {
         return Box::pin(super::clear::clear_rows(mover, left, of_move)).await;
     }
     let _turn = mover.clearings.take(left.id, [left.pod; 2]).await;
@@ -183,7 +183,7 @@ async fn clear_source(
     mover.catalog.note_gone_dump(left, &dump).await?;
     let former = leftover::former(&mover.catalog, &job).await?;
     step!(Step::GoneDelete => {
-        retire::delete_rows(&job, &tables, None).await?;
+        retire::delete_gone(&job, &tables).await?;
         leftover::forget_marks(&job, &job.source, &former).await
     })
     .await?;

@@ -104,6 +104,7 @@ pub(super) mod tests {
 
     use super::super::may_be_fenced;
     use super::*;
+    use crate::catalog::MoveKind;
 
     /// A move in a state.
     pub(in crate::mover::run) fn row(state: MoveState) -> MoveRow {
@@ -118,6 +119,7 @@ pub(super) mod tests {
             target_name: "two".to_owned(),
             source_epoch: Epoch::FIRST,
             epoch: Epoch::FIRST.next(),
+            kind: MoveKind::Move,
             state,
             owner: 1,
             detail: MoveDetail::default(),
