@@ -6,7 +6,7 @@
 //! woken by [`Catalog::watch`] after a commit.
 //!
 //! Statements are written for SQLite and PostgreSQL alike: `$1`, `on conflict`, `returning`, no `rowid`. What looks into
-//! JSON is not alike: `->>` takes a path here (`'$.clears'`), and PostgreSQL's takes one name.
+//! JSON is not alike: `->>` takes a path here (`'$.record.fence_tries'`), and PostgreSQL's takes one name.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -51,6 +51,8 @@ pub use create::{Begun, Creation, NewShop};
 pub use error::CatalogError;
 pub use hosts::HOSTS_PER_SHOP_MAX;
 pub use moves::{ClearOrder, MoveFilter, MoveRef, NewMove, Planned};
+#[cfg(test)]
+pub(crate) use moves::MoveKind;
 pub(crate) use moves::{Leftover, MoveDetail, MoveOrder, MoveRow, counts};
 pub use open::{BUSY_TIMEOUT, OpenError};
 pub(crate) use operations::OWN_KINDS;

@@ -51,6 +51,29 @@ use row::{RawMove, by_id, find, open_of, select_move};
 /// The actor of what a driver does by itself.
 const DRIVER: &str = "control";
 
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MoveKind {
+    Move,
+    /// No move: an operator's order to clear the shop's rows at the target, where the shop is not and was not to go.
+    Clear,
+}
+
+impl MoveKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Move => "move",
+            Self::Clear => "clear",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        [Self::Move, Self::Clear]
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
+    }
+}
+
 /// A move, with the names that messages need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MoveRow {
@@ -63,6 +86,7 @@ pub(crate) struct MoveRow {
     pub(crate) target_name: String,
     pub(crate) source_epoch: Epoch,
     pub(crate) epoch: Epoch,
+    pub(crate) kind: MoveKind,
     pub(crate) state: MoveState,
     /// Raised by each takeover.
     pub(crate) owner: u64,
@@ -113,8 +137,6 @@ pub(crate) struct MoveDetail {
     pub(crate) strays_let_go: u64,
     /// An operator's word: the source is gone for good, and the move ends without it.
     pub(crate) source_gone: bool,
-    /// It is no move: an operator's order to clear the shop's rows at the target, where the shop is not and was not to go.
-    pub(crate) clears: bool,
     /// A move back that failed past `preparing`: it copies everything anew.
     pub(crate) recopy: bool,
     /// Why it is to fail, said inside of its fence: that is lifted first, and whoever does it must not take it for one that

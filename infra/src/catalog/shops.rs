@@ -72,7 +72,7 @@ macro_rules! select_shop {
         concat!(
             "select s.id, s.handle, s.plan, s.currency, s.region, s.status, p.pod, d.name as pod_name, p.epoch, \
              p.state, p.version, \
-             case when m.detail ->> '$.clears' = 1 then case when exists (select 1 from move_leftover o where o.move = m.id) \
+             case when m.kind = 'clear' then case when exists (select 1 from move_leftover o where o.move = m.id) \
              then 'clearing' else 'cleared' end else m.state end as latest_move, m.id as latest_move_id, i.pod as pin, n.name as pin_name, \
              i.reason as pin_reason \
              from shop s join placement p on p.shop = s.id join pod d on d.id = p.pod \

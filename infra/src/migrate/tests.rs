@@ -52,6 +52,17 @@ fn what_is_pending_follows_from_the_ledger() {
     ));
 }
 
+/// A catalog without a table.
+async fn empty() -> (tempfile::TempDir, SqlitePool) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(dir.path().join("catalog.sqlite"))
+        .foreign_keys(false)
+        .create_if_missing(true);
+    let pool = SqlitePool::connect_with(options).await.unwrap();
+    (dir, pool)
+}
+
 #[tokio::test]
 async fn a_file_that_fails_leaves_nothing_and_the_next_run_goes_on() {
     const BAD: &[Migration] = &[
@@ -62,11 +73,7 @@ async fn a_file_that_fails_leaves_nothing_and_the_next_run_goes_on() {
             sql: "create table if not exists c (d bigint);\nno such statement;",
         },
     ];
-    let dir = tempfile::tempdir().unwrap();
-    let options = sqlx::sqlite::SqliteConnectOptions::new()
-        .filename(dir.path().join("catalog.sqlite"))
-        .create_if_missing(true);
-    let pool = SqlitePool::connect_with(options).await.unwrap();
+    let (_dir, pool) = empty().await;
     let error = catalog_files(&pool, BAD).await.unwrap_err();
     assert!(matches!(
         error,
@@ -91,4 +98,61 @@ async fn a_file_that_fails_leaves_nothing_and_the_next_run_goes_on() {
         }]
     );
     assert_eq!(catalog_files(&pool, TWO).await.unwrap(), []);
+}
+
+/// Before they had a column only their detail told orders to clear rows from moves.
+#[tokio::test]
+async fn moves_of_an_older_catalog_get_their_kind() {
+    let (_dir, pool) = empty().await;
+    catalog_files(&pool, &migrations::CATALOG[..2])
+        .await
+        .unwrap();
+    // (As it was written then, and what a person could make look like it.)
+    for (id, state, detail) in [
+        (
+            "a clear",
+            "aborted",
+            r#"{"reason":null,"clears":true,"recopy":false}"#,
+        ),
+        (
+            "a move",
+            "aborted",
+            r#"{"reason":null,"clears":false,"recopy":false}"#,
+        ),
+        (
+            "an open one",
+            "copying",
+            r#"{"reason":null,"clears":false}"#,
+        ),
+        (
+            "a reason",
+            "aborted",
+            r#"{"reason":"\"clears\":true","clears":false}"#,
+        ),
+        ("an old one", "done", "{}"),
+    ] {
+        let insert = sqlx::query(
+            "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, state, owner, detail, actor, \
+             created_ms, changed_ms) values ($1, 1, 1, 2, 1, 2, $2, 1, $3, 'ops', 1, 1)",
+        );
+        let done = insert.bind(id).bind(state).bind(detail).execute(&pool);
+        done.await.unwrap();
+    }
+    catalog(&pool).await.unwrap();
+    let kinds: Vec<(String, String)> = sqlx::query_as("select id, kind from move order by id")
+        .fetch_all(&pool)
+        .await
+        .unwrap();
+    let kinds: Vec<_> = kinds
+        .iter()
+        .map(|(a, b)| (a.as_str(), b.as_str()))
+        .collect();
+    let expected = [
+        ("a clear", "clear"),
+        ("a move", "move"),
+        ("a reason", "move"),
+        ("an old one", "move"),
+        ("an open one", "move"),
+    ];
+    assert_eq!(kinds, expected);
 }

@@ -7,7 +7,7 @@ use super::back::{strays_against, take_back};
 use super::leftovers::leftover_at;
 use super::orders::ways;
 use super::row::Entry;
-use super::{MoveDetail, MoveRow, append, by_id, counts, open_of};
+use super::{MoveDetail, MoveKind, MoveRow, append, by_id, counts, open_of};
 use crate::api::{Pod, PodStatus, Shop};
 use crate::catalog::operations::MIGRATE_KIND;
 use crate::catalog::shops::{self, ShopRef};
@@ -79,6 +79,7 @@ impl Catalog {
             shop: &shop,
             target: target.id,
             epoch: reserved,
+            kind: MoveKind::Move,
             state,
             owner,
             detail: &detail,

@@ -10,7 +10,7 @@ use shared::moves::{MoveId, MoveState};
 use super::begin::{last_owner, moving, reserve};
 use super::leftovers::{self, leftover_at};
 use super::row::{Entry, RawMove, select_move};
-use super::{MoveDetail, MoveRow, append, by_id, open_of};
+use super::{MoveDetail, MoveKind, MoveRow, append, by_id, open_of};
 use crate::api::{Pod, Shop};
 use crate::catalog::shops::ShopRef;
 use crate::catalog::{Catalog, CatalogError, Change, Position, pods, signed};
@@ -65,7 +65,6 @@ impl Catalog {
         let ToClear { shop, pod, .. } = plan;
         let detail = MoveDetail {
             reason: order.reason.clone(),
-            clears: true,
             since_ms: Some(change.at_ms),
             ..MoveDetail::default()
         };
@@ -76,6 +75,7 @@ impl Catalog {
             shop: &shop,
             target: pod.id,
             epoch: reserve(&mut change, &shop).await?,
+            kind: MoveKind::Clear,
             state,
             owner,
             detail: &detail,
@@ -146,7 +146,7 @@ async fn last_clear(
     pod: PodId,
 ) -> Result<Option<MoveRow>, CatalogError> {
     let row: Option<RawMove> = sqlx::query_as(select_move!(
-        "where m.shop = $1 and m.target_pod = $2 and m.detail ->> '$.clears' = 1 \
+        "where m.shop = $1 and m.target_pod = $2 and m.kind = 'clear' \
          order by m.created_ms desc, m.id desc limit 1"
     ))
     .bind(signed(shop.id.get()))

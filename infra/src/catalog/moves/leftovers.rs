@@ -303,7 +303,7 @@ pub(super) async fn leftover_at(
             .fetch_optional(change.conn())
             .await?;
     let Some(id) = left else { return Ok(None) };
-    let ordered = by_id(change.conn(), move_id(&id)?).await?.detail.clears;
+    let ordered = by_id(change.conn(), move_id(&id)?).await?.clears();
     let (pod, handle) = (the_pod(&pod.name), &shop.handle);
     let rows = if ordered {
         format!("{pod} still has rows of shop {handle} that are to be cleared (order {id})")

@@ -315,7 +315,7 @@ pub(super) fn ways(row: &MoveRow) -> String {
         MoveState::Aborting => {
             format!("it is being undone and ends by itself (`podctl move watch {id}`)")
         }
-        MoveState::Aborted if row.detail.clears => format!(
+        MoveState::Aborted if row.clears() => format!(
             "it is an order to clear the rows of shop {} at {}, and goes on by itself until they are gone (`podctl move show \
              {id}`)",
             row.handle,

@@ -4,7 +4,7 @@ use shared::moves::{MoveId, MoveState};
 use shared::{Epoch, PodId, ShopId};
 use sqlx::SqliteConnection;
 
-use super::{MoveDetail, MoveRef, MoveRow, text_of};
+use super::{MoveDetail, MoveKind, MoveRef, MoveRow, text_of};
 use crate::api::{Move, PodName, Shop, ShopName};
 use crate::catalog::shops::{self, ShopRef};
 use crate::catalog::{
@@ -22,6 +22,7 @@ pub(super) struct RawMove {
     target_name: String,
     source_epoch: i64,
     epoch: i64,
+    kind: String,
     state: String,
     owner: i64,
     detail: String,
@@ -37,7 +38,7 @@ macro_rules! select_move {
     ($tail:literal) => {
         concat!(
             "select m.id, m.shop, s.handle, m.source_pod, a.name as source_name, m.target_pod, b.name as target_name, \
-             m.source_epoch, m.epoch, m.state, m.owner, m.detail, m.error, m.actor, m.created_ms, m.changed_ms, \
+             m.source_epoch, m.epoch, m.kind, m.state, m.owner, m.detail, m.error, m.actor, m.created_ms, m.changed_ms, \
              (select l.created_ms from move_leftover l where l.move = m.id) as leftover_ms \
              from move m join shop s on s.id = m.shop join pod a on a.id = m.source_pod \
              join pod b on b.id = m.target_pod ",
@@ -55,6 +56,7 @@ pub(super) struct Entry<'a> {
     pub(super) target: PodId,
     /// Reserved for the target.
     pub(super) epoch: Epoch,
+    pub(super) kind: MoveKind,
     pub(super) state: MoveState,
     /// The last one of the shop: whoever takes the move up raises it.
     pub(super) owner: u64,
@@ -65,8 +67,8 @@ impl Entry<'_> {
     pub(super) async fn insert(&self, change: &mut Change<'_>) -> Result<(), CatalogError> {
         let (at_ms, actor) = (change.at_ms, change.actor.clone());
         sqlx::query(
-            "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, state, owner, detail, error, \
-             actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $7, $11, $8, null, $9, $10, $10)",
+            "insert into move (id, shop, source_pod, target_pod, source_epoch, epoch, kind, state, owner, detail, \
+             error, actor, created_ms, changed_ms) values ($1, $2, $3, $4, $5, $6, $12, $7, $11, $8, null, $9, $10, $10)",
         )
         .bind(self.id.to_string())
         .bind(signed(self.shop.id.get()))
@@ -79,6 +81,7 @@ impl Entry<'_> {
         .bind(actor)
         .bind(at_ms)
         .bind(signed(self.owner))
+        .bind(self.kind.as_str())
         .execute(change.conn())
         .await?;
         Ok(())
@@ -96,6 +99,7 @@ impl RawMove {
             target: pod_id(self.target_pod)?,
             source_epoch: epoch(self.source_epoch)?,
             epoch: epoch(self.epoch)?,
+            kind: word(MoveKind::parse(&self.kind), &self.kind)?,
             state: word(MoveState::parse(&self.state), &self.state)?,
             owner: unsigned(self.owner)?,
             detail: serde_json::from_str(&self.detail).map_err(|_| corrupt("detail"))?,
@@ -111,9 +115,14 @@ impl RawMove {
 }
 
 impl MoveRow {
+    /// Whether it is no move, but an operator's order to clear rows.
+    pub(crate) fn clears(&self) -> bool {
+        self.kind == MoveKind::Clear
+    }
+
     /// As an operator sees it, without the progress of its mover.
     pub(crate) fn into_api(self) -> Result<Move, CatalogError> {
-        let strays_total = self.detail.strays_told();
+        let (strays_total, clears) = (self.detail.strays_told(), self.clears());
         let MoveDetail {
             reason,
             observe_ms,
@@ -122,7 +131,6 @@ impl MoveRow {
             strays,
             waits,
             source_gone,
-            clears,
             since_ms,
             taken_back_by,
             events_left_out,

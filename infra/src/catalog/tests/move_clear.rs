@@ -91,7 +91,7 @@ async fn an_order_to_clear_is_one_and_keeps_moves_of_the_shop_away_until_it_is_d
     let ordered = catalog.begin_clear("ops", &order).await.unwrap();
     let again = catalog.begin_clear("ops", &order).await.unwrap();
     assert_eq!(again, ordered);
-    assert!(ordered.detail.clears && ordered.leftover_ms.is_some());
+    assert!(ordered.clears() && ordered.leftover_ms.is_some());
     assert_eq!(
         (ordered.state, ordered.target),
         (MoveState::Aborted, pod(2))

@@ -183,7 +183,7 @@ async fn clear_source(
     mover.catalog.note_gone_dump(left, &dump).await?;
     let former = leftover::former(&mover.catalog, &job).await?;
     step!(Step::GoneDelete => {
-        retire::delete_gone(&job, &tables).await?;
+        retire::delete_rows(&job, &tables, None).await?;
         leftover::forget_marks(&job, &job.source, &former).await
     })
     .await?;

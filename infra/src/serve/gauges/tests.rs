@@ -7,7 +7,7 @@ use shared::{Epoch, ShopId};
 
 use super::*;
 use crate::api::PodStatus;
-use crate::catalog::MoveDetail;
+use crate::catalog::{MoveDetail, MoveKind};
 
 const NOW: i64 = 1_000_000;
 
@@ -43,6 +43,7 @@ fn row(state: MoveState, ordered: i64, there: i64) -> MoveRow {
         target_name: "two".to_owned(),
         source_epoch: Epoch::FIRST,
         epoch: Epoch::FIRST.next(),
+        kind: MoveKind::Move,
         state,
         owner: 1,
         detail: MoveDetail {
