@@ -64,6 +64,9 @@ mod fingerprint;
 // Whether both sides hold the same.
 pub(crate) mod verify;
 
+// Rows of a shop at a pod that does not own it, and who else changes them.
+pub(crate) mod watched;
+
 // The source's copy: dumped and deleted.
 pub(crate) mod retire;
 
