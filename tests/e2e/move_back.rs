@@ -1,15 +1,19 @@
 //! A move back makes the former pod's copy equal to the shop again. What somebody changed there meanwhile is undone by that, so
 //! an operator has to say that he knows of it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use shared::ShopId;
 use shared::moves::{MoveId, MoveState};
+use tests::failpoint::OwnFailPoints;
 use tests::moves::{ControlDoor, MOVED_MAX};
 use tests::suite::Test;
 use tests::{Call, Fleet, Server, Shop, tests, wait_until};
+
+use crate::move_cleared::lines_of;
 
 pub(crate) fn list() -> Vec<Test> {
     tests![alone: inv3_a_move_back_undoes_no_stray_without_a_word_on_it;]
@@ -48,10 +52,26 @@ async fn inv3_a_move_back_undoes_no_stray_without_a_word_on_it(fleet: &Fleet) ->
     }
     fleet.finish_move(back).await?;
 
-    let (shop, moved) = changed(fleet, &control, &source).await?;
+    for order in ["abort", "resume"] {
+        let undone = third(fleet, &points, &control, &source, order).await;
+        undone.with_context(|| order.to_owned())?;
+    }
+    fleet.without_own_failpoints(points).await?;
+    fleet.on_both("drop table x_back").await
+}
+
+/// One comes after the word. It fails the move, and is in a dump when an operator has the move undone, or begun anew.
+async fn third(
+    fleet: &Fleet,
+    points: &OwnFailPoints,
+    control: &ControlDoor,
+    source: &Server,
+    order: &str,
+) -> Result<()> {
+    let (shop, moved) = changed(fleet, control, source).await?;
     // Nobody hears of the third one.
     points.set(shop.id, "note-strays.before", "stop")?;
-    stray(&source, shop.id).await?;
+    stray(source, shop.id).await?;
     points
         .happens(shop.id, "note-strays.before", MOVED_MAX)
         .await?;
@@ -67,7 +87,7 @@ async fn inv3_a_move_back_undoes_no_stray_without_a_word_on_it(fleet: &Fleet) ->
         .reaches(back, &[MoveState::CatchingUp], ENDS_MAX)
         .await?;
     tokio::time::sleep(WRITTEN_BY).await;
-    let row = text(&source, shop.id).await?;
+    let row = text(source, shop.id).await?;
     ensure!(row == "stray stray stray", "{row}");
     points.see(shop.id, 1)?;
     let failed = control
@@ -80,14 +100,29 @@ async fn inv3_a_move_back_undoes_no_stray_without_a_word_on_it(fleet: &Fleet) ->
         "{why}"
     );
     ensure!(failed.back_of == Some(moved), "{}", failed.words());
-    let row = text(&source, shop.id).await?;
+    let row = text(source, shop.id).await?;
     ensure!(row == "stray stray stray", "{row}");
-    control.tell(back, "abort").await?.wants(200)?;
-    let ends = [MoveState::Aborted];
-    control.reaches(back, &ends, ENDS_MAX).await?;
-    cleared(&control, back).await?;
-    fleet.without_own_failpoints(points).await?;
-    fleet.on_both("drop table x_back").await
+    control.tell(back, order).await?.wants(200)?;
+    let (end, row) = if order == "abort" {
+        (MoveState::Aborted, "")
+    } else {
+        (MoveState::Observing, "sold on")
+    };
+    control.reaches(back, &[end], ENDS_MAX).await?;
+    cleared(control, back).await?;
+    let left = text(source, shop.id).await?;
+    ensure!(left == row, "{left}");
+    let told = control.show(back).await?;
+    let dump = told.record["back_dump"].as_str().context("a dump")?;
+    let rows = lines_of(Path::new(dump), "x_back")?;
+    ensure!(
+        rows == format!("{}\t1\tstray stray stray\n", shop.id),
+        "{rows:?}"
+    );
+    if end == MoveState::Observing {
+        fleet.finish_move(back).await?;
+    }
+    Ok(())
 }
 
 /// A shop at pod 2, with two strays at pod 1 that its move has told; of one word after the other none did.
@@ -126,7 +161,7 @@ async fn stray(source: &Server, shop: ShopId) -> Result<()> {
 }
 
 async fn text(source: &Server, shop: ShopId) -> Result<String> {
-    let sql = format!("select text from x_back where shop_id = {shop}");
+    let sql = format!("select ifnull(max(text), '') from x_back where shop_id = {shop}");
     source.text(&sql).await
 }
 

@@ -294,12 +294,17 @@ fn dump_of<'a>(told: &'a Moving, ending: &str) -> Result<&'a Path> {
     Ok(Path::new(dump))
 }
 
-/// The lines of the table's file.
+/// The lines of the tests' own table in a dump.
 fn dumped(dump: &Path) -> Result<String> {
+    lines_of(dump, "x_past")
+}
+
+/// The lines of a table's file.
+pub(crate) fn lines_of(dump: &Path, table: &str) -> Result<String> {
     let text = fs::read_to_string(dump.join("manifest.json"));
     let manifest: Value = serde_json::from_str(&text.context("a manifest")?)?;
     let tables = manifest["tables"].as_array().context("tables")?;
-    let table = tables.iter().find(|it| it["table"] == "x_past");
+    let table = tables.iter().find(|it| it["table"] == table);
     let file = table.and_then(|it| it["file"].as_str());
     let file = dump.join(file.context("a file")?);
     let out = Command::new("gzip").arg("-dc").arg(&file).output()?;

@@ -159,6 +159,8 @@ pub struct MoveRecord {
     pub dump: Option<String>,
     /// Where the dump is of what a source had that was gone for good and came back, until it is pruned.
     pub gone_dump: Option<String>,
+    /// Where the dump is of what a move back found at its target, where it was undone or begun anew, until it is pruned.
+    pub back_dump: Option<String>,
 }
 
 /// A change of the shop's rows at the source after its fence.

@@ -21,6 +21,9 @@ mod prune;
 pub(crate) use dump::{Of, dump_rows};
 pub(crate) use prune::{Found, found};
 
+/// The mark of the transactions that delete them.
+const PART: &str = "retire";
+
 /// Deletes the shop's rows at the source. Run again it goes on with what is left. No piece goes before all that was written there
 /// until then is known.
 pub(crate) async fn delete_rows(job: &Job, watched: &Watched) -> Result<(), MoveError> {
@@ -37,7 +40,7 @@ async fn delete(job: &Job, tables: &[Table], watched_by: Option<&Tail>) -> Resul
         job,
         end: &job.source,
         watched_by,
-        part: "retire",
+        part: PART,
         state: HomeState::Moved,
     };
     deletion.run(tables).await

@@ -35,6 +35,10 @@ steps! {
     TakeOverSource => "take-over-source",
     /// The target's home gets it.
     TakeOverTarget => "take-over-target",
+    /// What a move back found at its target is dumped: it was undone, or is begun anew.
+    BackDump => "back-dump",
+    /// The catalog: where that dump is.
+    NoteBackDump => "note-back-dump",
     /// Rows and marks of an earlier try of this move are deleted at the target.
     Clean => "clean",
     /// The target's home becomes `incoming`.

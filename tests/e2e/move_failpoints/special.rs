@@ -14,8 +14,10 @@ use tests::{Call, Fleet, wait_until};
 use super::{ENDS_MAX, LANES, Lane};
 
 /// The steps on these ways, as the binary names them.
-pub(super) const STEPS: [&str; 13] = [
+pub(super) const STEPS: [&str; 15] = [
     "clean",
+    "back-dump",
+    "note-back-dump",
     "prepared-back",
     "note-must-fail",
     "lift",
@@ -31,7 +33,7 @@ pub(super) const STEPS: [&str; 13] = [
 ];
 
 /// A way, and the steps on it that have a point.
-const WAYS: [(Detour, &[&str]); 6] = [
+const WAYS: [(Detour, &[&str]); 7] = [
     (
         Detour::Undone,
         &[
@@ -48,6 +50,7 @@ const WAYS: [(Detour, &[&str]); 6] = [
     (Detour::FailedInside, &["note-must-fail", "lift", "fail"]),
     (Detour::BegunAnew, &["fail", "clean"]),
     (Detour::TakenBack, &["prepared-back"]),
+    (Detour::UndoneBack, &["back-dump", "note-back-dump"]),
     (Detour::Strays, &["note-strays"]),
 ];
 
@@ -58,6 +61,7 @@ enum Detour {
     FailedInside,
     BegunAnew,
     TakenBack,
+    UndoneBack,
     Strays,
 }
 
@@ -132,6 +136,18 @@ async fn go(lane: &mut Lane<'_>, detour: Detour, place: &str, what: &str) -> Res
             let back = lane.order(from, 0).await?;
             lane.ends(back, false).await?;
             from
+        }
+        Detour::UndoneBack => {
+            let id = lane.order(to, 3_600_000).await?;
+            reaches(lane, id, MoveState::Observing).await?;
+            lane.points.set(shop, "caught-up.before", "stop")?;
+            let back = lane.order(from, 0).await?;
+            let held = lane.points.happens(shop, "caught-up.before", ENDS_MAX);
+            held.await?;
+            lane.abort(back, true).await?;
+            lane.points.go_on(shop, "caught-up.before");
+            lane.ends(back, true).await?;
+            to
         }
         Detour::Strays => {
             let id = lane.order(to, 3_600_000).await?;

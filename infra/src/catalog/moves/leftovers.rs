@@ -178,20 +178,27 @@ impl Catalog {
         change.commit().await
     }
 
-    /// Notes where the dump is of what a source had that came back: it may have sold meanwhile, and it has that nowhere else.
-    pub(crate) async fn note_gone_dump(
+    /// Notes where the dump is of what a source had that came back, which may have sold meanwhile, and has that nowhere else; or
+    /// of what a move back had found at its target.
+    pub(crate) async fn note_left_dump(
         &self,
         left: &Leftover,
         dump: &str,
     ) -> Result<(), CatalogError> {
         let mut change = self.change(DRIVER).await?;
         let mut row = held(&mut change, left).await?;
-        if row.detail.record.gone_dump.as_deref() == Some(dump) {
+        let record = &mut row.detail.record;
+        let (pod, noted) = if left.pod == row.source {
+            (&row.source_name, &mut record.gone_dump)
+        } else {
+            (&row.target_name, &mut record.back_dump)
+        };
+        if noted.as_deref() == Some(dump) {
             return Ok(());
         }
-        row.detail.record.gone_dump = Some(dump.to_owned());
+        *noted = Some(dump.to_owned());
+        let note = format!("what {} had of the shop is in {dump}", the_pod(pod));
         store(&mut change, left.id, &row.detail).await?;
-        let note = format!("what pod {} had of the shop is in {dump}", row.source_name);
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
         change.commit().await
     }

@@ -218,9 +218,9 @@ async fn a_move_ends_without_its_source_and_keeps_what_that_has_as_an_obligation
         // What it sold meanwhile is in a dump and nowhere else, which is named for as long as the move is kept.
         let mut other = mine.clone();
         other.owner -= 1;
-        assert!(catalog.note_gone_dump(&other, "/dumps/x").await.is_err());
+        assert!(catalog.note_left_dump(&other, "/dumps/x").await.is_err());
         for _ in 0..2 {
-            catalog.note_gone_dump(&mine, "/dumps/gone").await.unwrap();
+            catalog.note_left_dump(&mine, "/dumps/gone").await.unwrap();
         }
         catalog.leftover_done(&mine).await.unwrap();
         let told = catalog.move_row(&reference).await.unwrap().detail.record;

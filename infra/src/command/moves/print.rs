@@ -267,6 +267,7 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         deleted_rows,
         dump,
         gone_dump,
+        back_dump,
     } = record;
     let ms = |it: &Option<u64>| it.map(|ms| format!("{ms} ms"));
     let number = |it: &Option<u64>| it.map(|n| n.to_string());
@@ -290,6 +291,7 @@ fn record(record: &MoveRecord) -> Vec<(&'static str, String)> {
         ("deleted rows", positive(*deleted_rows)),
         ("dump", dump.clone()),
         ("dump of the source that came back", gone_dump.clone()),
+        ("dump of the former copy", back_dump.clone()),
     ];
     all.into_iter()
         .filter_map(|(name, value)| value.map(|value| (name, value)))

@@ -78,6 +78,12 @@ impl Driver {
         self.at_target(Step::Incoming, &Change::Incoming).await?;
         let tables = discover(&mut target).await?;
         target.close().await;
+        if copied_anew {
+            let dump = leftover::dump_back(&self.job, &tables, &self.mover.dumps()?).await?;
+            let mut detail = self.row.detail.clone();
+            detail.record.back_dump = Some(dump);
+            self.note(Step::NoteBackDump, &detail).await?;
+        }
         let job = &self.job;
         step!(Step::Clean => {
             leftover::delete_rows(job, &tables, HomeState::Incoming, &[]).await

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mover::error::MoveError;
 use crate::mover::job::Job;
+use crate::mover::leftover;
 use crate::mover::progress::Progress;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
@@ -75,6 +76,8 @@ pub(crate) enum Of {
     Copy { strays: u64 },
     /// What a source had that was gone and came back: it may have sold meanwhile.
     Gone,
+    /// What a move back found at its target, where it is undone or begun anew, as that has changed it: with what others wrote there.
+    Back,
     /// Rows that no move made, as so many changes have left them since they were looked at first.
     Cleared { strays: u64 },
 }
@@ -85,6 +88,7 @@ impl Of {
             Self::Copy { strays: 0 } => String::new(),
             Self::Copy { strays } => format!("-strays-{strays}"),
             Self::Gone => "-gone".to_owned(),
+            Self::Back => "-back".to_owned(),
             Self::Cleared { strays: 0 } => "-cleared".to_owned(),
             Self::Cleared { strays } => format!("-cleared-strays-{strays}"),
         };
@@ -95,7 +99,15 @@ impl Of {
     const fn strays(self) -> u64 {
         match self {
             Self::Copy { strays } | Self::Cleared { strays } => strays,
-            Self::Gone => 0,
+            Self::Gone | Self::Back => 0,
+        }
+    }
+
+    /// Whose mark the transactions carry that delete the rows.
+    const fn deleted_by(self) -> &'static str {
+        match self {
+            Self::Back => leftover::PART,
+            Self::Copy { .. } | Self::Gone | Self::Cleared { .. } => super::PART,
         }
     }
 }
@@ -118,8 +130,9 @@ pub(crate) async fn dump_rows(
     };
     let mut session = Session::open(job, &job.source).await?;
     let begun = format!(
-        "select 1 from move_mark where move_id = '{}' and part = 'retire'",
-        job.id
+        "select 1 from move_mark where move_id = '{}' and part = '{}'",
+        job.id,
+        of.deleted_by()
     );
     let partial = !session.rows("read the mark", &begun).await?.is_empty();
     let throttle = Throttle::deleting(job, &job.source);

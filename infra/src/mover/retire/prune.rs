@@ -85,6 +85,7 @@ mod tests {
         let dumps = [
             "shop-5-pod-1-epoch-3.dump",
             "shop-5-pod-1-epoch-3-gone.dump",
+            "shop-5-pod-1-epoch-3-back.dump",
             "shop-5-pod-1-epoch-3-strays-12.dump",
             "shop-5-pod-1-epoch-3-strays-12.44.part",
             "shop-5-pod-1-epoch-3.7.part",

@@ -180,10 +180,10 @@ async fn clear_source(
     })
     .await?;
     let dump = dump.display().to_string();
-    mover.catalog.note_gone_dump(left, &dump).await?;
+    mover.catalog.note_left_dump(left, &dump).await?;
     let former = leftover::former(&mover.catalog, &job).await?;
     step!(Step::GoneDelete => {
-        retire::delete_rows(&job, &tables, None).await?;
+        retire::delete_gone(&job, &tables).await?;
         leftover::forget_marks(&job, &job.source, &former).await
     })
     .await?;
@@ -221,6 +221,13 @@ async fn clear_target(
     .await?;
     if let Some(state) = with_rows(home, back_of.is_some()) {
         let tables = discover(&mut session).await?;
+        if back_of.is_some() {
+            let dump = leftover::dump_back(&job, &tables, &mover.dumps()?).await?;
+            step!(Step::NoteBackDump => {
+                Ok(mover.catalog.note_left_dump(left, &dump).await?)
+            })
+            .await?;
+        }
         let former = leftover::former(&mover.catalog, &job).await?;
         step!(Step::LeftoverDelete => {
             leftover::delete_rows(&job, &tables, state, &former).await
