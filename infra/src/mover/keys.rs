@@ -228,6 +228,34 @@ mod tests {
         assert_eq!((set.files.files(), set.files.bytes()), (0, 0));
     }
 
+    /// Bytes that are many are not written a second time: their file is the set's from then on, and keys come behind them.
+    #[test]
+    fn a_large_file_is_taken_over_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let large =
+            |number| Key([KeyPart::Unsigned(number), KeyPart::Bytes(vec![7; 1 << 20])].into());
+        let few = |from| {
+            let mut few = keys(&folder, 1);
+            for number in from..from + 3 {
+                few.insert(0, key(number)).unwrap();
+            }
+            few
+        };
+        let mut set = few(0);
+        let mut others = keys(&folder, 8 << 20);
+        let mut expected: HashSet<_> = (0..6).map(|number| (0, key(number))).collect();
+        for number in 0..40 {
+            others.insert(1, large(number)).unwrap();
+            expected.insert((1, large(number)));
+        }
+        set.append(&mut others).unwrap();
+        assert_eq!((set.files.files(), others.files.files()), (2, 0));
+        set.append(&mut few(3)).unwrap();
+        assert_eq!(set.files.files(), 2, "what is little is copied");
+        assert!(all(&mut set, 5) == expected, "keys are missing");
+        assert_eq!((set.files.files(), set.files.bytes()), (0, 0));
+    }
+
     #[test]
     fn a_set_takes_over_another() {
         let folder = tempfile::tempdir().unwrap();

@@ -15,9 +15,11 @@ use crate::mover::table::Key;
 
 /// Read and written at once.
 const BUFFER_BYTES: u64 = 128 * 1024;
-/// A file that is that large gets no more keys: two neighbours are larger together, so all that a set may hold is in some
-/// hundred files. What was read of a file is on the disk until all of it was.
+/// A file that is that large gets no more keys. What was read of a file is on the disk until all of it was.
 const FILE_BYTES: u64 = 256 << 20;
+/// Keys of others are copied up to here: whoever takes keys waits for that, and a thread that others want. What is more is
+/// taken over as the file that it is, so all that a set may hold is in some five hundred files at most.
+const COPIED_MAX: u64 = 32 << 20;
 
 /// Keys that are read once, about in the order in which they came.
 #[derive(Debug, Default)]
@@ -85,8 +87,9 @@ impl Spills {
     pub(super) fn append(&mut self, others: &mut Self) -> Result<(), MoveError> {
         others.buffer = Buffer::default();
         while let Some(mut other) = others.files.pop_front() {
+            let bytes = other.upto - other.from;
             match self.files.back_mut() {
-                Some(last) if last.upto + (other.upto - other.from) <= FILE_BYTES => {
+                Some(last) if bytes <= COPIED_MAX && last.upto + bytes <= FILE_BYTES => {
                     last.take_over(&mut other)
                         .map_err(|source| MoveError::File {
                             doing: "bring files of changed keys together".into(),
