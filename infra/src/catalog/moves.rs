@@ -218,6 +218,17 @@ impl Catalog {
         rows.into_iter().map(RawMove::into_row).collect()
     }
 
+    /// Moves that are over and left a copy that is still there, and orders to clear rows that are not done; oldest first.
+    pub(crate) async fn leaving_moves(&self) -> Result<Vec<MoveRow>, CatalogError> {
+        let mut conn = self.read.acquire().await?;
+        let rows: Vec<RawMove> = sqlx::query_as(select_move!(
+            "where exists (select 1 from move_leftover l where l.move = m.id) order by m.created_ms, m.id"
+        ))
+        .fetch_all(&mut *conn)
+        .await?;
+        rows.into_iter().map(RawMove::into_row).collect()
+    }
+
     /// One move.
     pub(crate) async fn move_row(&self, reference: &MoveRef) -> Result<MoveRow, CatalogError> {
         let mut view = self.snapshot().await?;

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::app::{App, stopped};
 use crate::api::Pod;
-use crate::catalog::{CatalogError, Leftover, MoveRow, counts, now_ms};
+use crate::catalog::{CatalogError, MoveRow, counts, now_ms};
 
 /// A third of the time between two scrapes, as that mostly is.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ async fn look(app: &App) -> Result<(), CatalogError> {
     let version = catalog.position().await?.version;
     gauge!(metric::CATALOG_VERSION).set(number(version));
     gauge!(metric::OPERATIONS_OPEN).set(number(catalog.open_operations().await?));
-    let (moves, left) = (catalog.open_moves().await?, catalog.leftovers().await?);
+    let (moves, left) = (catalog.open_moves().await?, catalog.leaving_moves().await?);
     let moves = Moves::of(&pods, &moves, &left);
     moves.show();
     *app.looked.0.lock() = Some(moves);
@@ -86,6 +86,7 @@ struct OfPod {
     from: u64,
     to: u64,
     leftovers: u64,
+    clearings: u64,
 }
 
 /// Open moves, and what others left. Times are in ms since 1970.
@@ -97,11 +98,13 @@ struct Moves {
     oldest: Option<i64>,
     waiting: u64,
     strays: u64,
+    /// Of orders to clear rows.
+    clearings_strays: u64,
     pods: BTreeMap<PodId, OfPod>,
 }
 
 impl Moves {
-    fn of(pods: &[Pod], open: &[MoveRow], left: &[Leftover]) -> Self {
+    fn of(pods: &[Pod], open: &[MoveRow], left: &[MoveRow]) -> Self {
         let since = |it: &MoveRow| it.detail.since_ms.unwrap_or(it.changed_ms);
         let states = MoveState::ALL.into_iter().filter(|state| state.is_open());
         let states = states.map(|state| {
@@ -109,11 +112,13 @@ impl Moves {
             (state, there.clone().count() as u64, there.map(since).min())
         });
         let stand = open.iter().filter(|it| it.detail.strays_stand());
+        let clearings = left.iter().filter(|it| it.clears());
         let mut moves = Self {
             states: states.collect(),
             oldest: open.iter().map(|it| it.created_ms).min(),
             waiting: open.iter().filter(|it| it.detail.waits.is_some()).count() as u64,
             strays: stand.map(|it| it.detail.strays_told()).sum(),
+            clearings_strays: clearings.map(|it| it.detail.strays_told()).sum(),
             // Those without any too: what was there before must not stay.
             pods: pods.iter().map(|it| (it.id, OfPod::default())).collect(),
         };
@@ -122,7 +127,12 @@ impl Moves {
             moves.pods.entry(it.target).or_default().to += 1;
         }
         for it in left {
-            moves.pods.entry(it.pod).or_default().leftovers += 1;
+            let there = moves.pods.entry(it.left_at()).or_default();
+            if it.clears() {
+                there.clearings += 1;
+            } else {
+                there.leftovers += 1;
+            }
         }
         moves
     }
@@ -150,6 +160,7 @@ impl Moves {
             oldest: _,
             waiting,
             strays,
+            clearings_strays,
             pods,
         } = self;
         for (state, there, _) in states {
@@ -157,18 +168,21 @@ impl Moves {
         }
         gauge!(metric::MOVES_WAITING).set(number(*waiting));
         gauge!(metric::MOVES_STRAYS).set(number(*strays));
+        gauge!(metric::CLEARINGS_STRAYS).set(number(*clearings_strays));
         for (pod, there) in pods {
             let OfPod {
                 from,
                 to,
                 leftovers,
+                clearings,
             } = there;
             let pod = pod.to_string();
             for (side, moves) in [("source", from), ("target", to)] {
                 gauge!(metric::POD_MOVES, metric::POD => pod.clone(), metric::SIDE => side)
                     .set(number(*moves));
             }
-            gauge!(metric::POD_LEFTOVERS, metric::POD => pod).set(number(*leftovers));
+            gauge!(metric::POD_LEFTOVERS, metric::POD => pod.clone()).set(number(*leftovers));
+            gauge!(metric::POD_CLEARINGS, metric::POD => pod).set(number(*clearings));
         }
     }
 }

@@ -113,6 +113,8 @@ metrics! {
     MOVES_STRAYS = "podhost_moves_strays", Gauge, Count, "Changes at sources after the fence that nobody has let go: of open moves.";
     POD_MOVES = "podhost_pod_moves", Gauge, Count, "Open moves by pod and side: source or target.";
     POD_LEFTOVERS = "podhost_pod_leftovers", Gauge, Count, "Copies that moves left and that wait to be deleted, by pod.";
+    POD_CLEARINGS = "podhost_pod_clearings", Gauge, Count, "Orders to clear rows that no move made (`podctl shop clear`), and that are not done, by pod.";
+    CLEARINGS_STRAYS = "podhost_clearings_strays", Gauge, Count, "Changes by somebody else to rows while they are cleared: of orders that are not done.";
     MOVES_ENDED = "podhost_moves_ended_total", Counter, Count, "Moves that this control server brought to an end, by outcome: done, taken_back, aborted, failed (each time).";
     MOVES_FENCES_MISSED = "podhost_moves_fences_missed_total", Counter, Count, "Fences that this control server lifted before the hand-over.";
     MOVES_FENCE_SECONDS = "podhost_moves_fence_seconds", Histogram, Seconds, "From the fence at the source to the target that takes writes, of hand-overs.";

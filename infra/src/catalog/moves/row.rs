@@ -120,6 +120,15 @@ impl MoveRow {
         self.kind == MoveKind::Clear
     }
 
+    /// Where its leftover is: one that ended without its source left what that had.
+    pub(crate) fn left_at(&self) -> PodId {
+        if self.state == MoveState::Done {
+            self.source
+        } else {
+            self.target
+        }
+    }
+
     /// As an operator sees it, without the progress of its mover.
     pub(crate) fn into_api(self) -> Result<Move, CatalogError> {
         let (strays_total, clears) = (self.detail.strays_told(), self.clears());

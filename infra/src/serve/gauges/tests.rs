@@ -138,26 +138,29 @@ fn pods_have_what_goes_and_comes_and_what_was_left() {
     let mut waits = row(MoveState::Preparing, 1, 1);
     waits.detail.waits = Some("a turn".into());
     let open = [waits, row(MoveState::Observing, 1, 1)];
-    let left = [Leftover {
-        id: MoveId::random(),
-        shop: ShopId::new(2).unwrap(),
-        pod: id(3),
-        epoch: Epoch::FIRST,
-        owner: 1,
-        created_ms: NOW,
-    }];
+    let mut aborted = row(MoveState::Aborted, 1, 1);
+    aborted.target = id(3);
+    let mut without_source = row(MoveState::Done, 1, 1);
+    without_source.source = id(4);
+    let mut cleared = aborted.clone();
+    cleared.kind = MoveKind::Clear;
+    cleared.detail.strays_total = 5;
+    let left = [aborted, without_source, cleared];
     let moves = Moves::of(&[1, 2, 3, 4].map(pod), &open, &left);
-    let counted = |from, to, leftovers| OfPod {
+    let counted = |from, to, leftovers, clearings| OfPod {
         from,
         to,
         leftovers,
+        clearings,
     };
     let expected = [
-        (id(1), counted(2, 0, 0)),
-        (id(2), counted(0, 2, 0)),
-        (id(3), counted(0, 0, 1)),
-        (id(4), counted(0, 0, 0)),
+        (id(1), counted(2, 0, 0, 0)),
+        (id(2), counted(0, 2, 0, 0)),
+        (id(3), counted(0, 0, 1, 1)),
+        (id(4), counted(0, 0, 1, 0)),
     ];
     assert_eq!(moves.pods, BTreeMap::from(expected));
     assert_eq!(moves.waiting, 1);
+    // Those have an alert of their own: nobody is asked for a word.
+    assert_eq!((moves.strays, moves.clearings_strays), (0, 5));
 }
