@@ -29,7 +29,8 @@ pub enum Moment {
     /// The connection stays open and silent from the first such statement on, sent and not answered: a client that
     /// is stuck inside of a transaction.
     Held,
-    /// The same, and whatever becomes of the client, the server never hears of it: a machine that is gone.
+    /// The same, and the server neither hears of it, whatever becomes of the client, nor ends the session by itself for its
+    /// silence: who else waits for the transaction must end it.
     Vanished,
 }
 
@@ -144,6 +145,8 @@ struct Session {
 }
 
 const COM_QUERY: u8 = 0x03;
+/// A year, the most that a server takes: it keeps a session that says nothing.
+const KEPT: &str = "set session wait_timeout = 31536000";
 const COM_STMT_PREPARE: u8 = 0x16;
 const COM_STMT_EXECUTE: u8 = 0x17;
 /// `CLIENT_SSL` is bit 11 of the capabilities: bit 3 of their second byte.
@@ -181,7 +184,7 @@ async fn requests(
                 return;
             }
             Some(Moment::Vanished) => {
-                let _ = to.write_all(&packet).await;
+                let _ = to.write_all(&[&packet[..], &query(KEPT)].concat()).await;
                 // Until the server hangs up.
                 std::future::pending::<()>().await;
             }
@@ -294,6 +297,12 @@ fn note_answer(packet: &mut [u8], session: &Mutex<Session>) -> Option<usize> {
 fn text(bytes: &[u8]) -> String {
     // A statement begins with its first word for us: no leading blanks.
     String::from_utf8_lossy(bytes).trim_start().to_lowercase()
+}
+
+/// A statement as a command's first packet; a short one.
+fn query(sql: &str) -> Vec<u8> {
+    let length = u8::try_from(1 + sql.len()).unwrap_or(u8::MAX);
+    [&[length, 0, 0, 0, COM_QUERY], sql.as_bytes()].concat()
 }
 
 /// A packet with its header: three bytes of length, one of sequence.
