@@ -203,7 +203,7 @@ async fn dumped(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
         let noted = std::fs::read_dir(fleet.home().join("control/moves/dumps"))?
             .flatten()
             .filter(|it| it.file_name().to_string_lossy().starts_with(&part))
-            .any(|it| it.path().join("stand.json").exists());
+            .any(|it| it.path().join("reached.json").exists());
         ensure!(noted, "not yet");
         Ok(())
     })

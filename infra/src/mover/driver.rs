@@ -64,7 +64,7 @@ pub(super) struct Driver {
     source_taken: bool,
     target_taken: bool,
     /// When this run made the target's home `incoming`.
-    incoming: Option<Instant>,
+    incoming_since: Option<Instant>,
     /// A turn among those that copy.
     turn: Option<Turn>,
     /// One among those whose source is watched when they have copied, until the move is over.
@@ -74,7 +74,7 @@ pub(super) struct Driver {
     /// What works on the rows.
     hands: Option<Hands>,
     /// Whether everything is there that a run needs before it touches a row.
-    ready: bool,
+    at_work: bool,
 }
 
 impl Driver {
@@ -96,12 +96,12 @@ impl Driver {
             reason,
             source_taken: false,
             target_taken: false,
-            incoming: None,
+            incoming_since: None,
             turn: None,
             watch: None,
             tables: None,
             hands: None,
-            ready: false,
+            at_work: false,
         };
         if let Some(kept) = kept {
             driver.take_up(kept);

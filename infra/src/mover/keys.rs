@@ -33,7 +33,7 @@ pub(crate) struct Keys {
     /// What `fresh` takes.
     bytes: usize,
     /// Being taken.
-    ready: Vec<TableKey>,
+    taking: Vec<TableKey>,
     files: Spills,
 }
 
@@ -45,19 +45,19 @@ impl Keys {
             bytes_max,
             fresh: HashSet::new(),
             bytes: 0,
-            ready: Vec::new(),
+            taking: Vec::new(),
             files: Spills::default(),
         }
     }
 
     /// How many keys there are; a key that went to a file may count more than once.
     pub(crate) fn len(&self) -> u64 {
-        self.files.left() + (self.fresh.len() + self.ready.len()) as u64
+        self.files.left() + (self.fresh.len() + self.taking.len()) as u64
     }
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.ready.is_empty() && self.files.left() == 0
+        self.fresh.is_empty() && self.taking.is_empty() && self.files.left() == 0
     }
 
     /// Adds a key.
@@ -76,7 +76,7 @@ impl Keys {
     pub(crate) fn append(&mut self, other: &mut Self) -> Result<(), MoveError> {
         self.files.append(&mut other.files)?;
         other.bytes = 0;
-        let keys = std::mem::take(&mut other.ready);
+        let keys = std::mem::take(&mut other.taking);
         for (table, key) in keys.into_iter().chain(other.fresh.drain()) {
             self.insert(table, key)?;
         }
@@ -86,7 +86,7 @@ impl Keys {
     /// Forgets all keys.
     pub(crate) fn clear(&mut self) {
         self.fresh.clear();
-        self.ready.clear();
+        self.taking.clear();
         self.files.clear();
         self.bytes = 0;
     }
@@ -95,23 +95,23 @@ impl Keys {
     pub(crate) fn take(&mut self, max: usize) -> Result<Vec<TableKey>, MoveError> {
         let mut taken = Vec::new();
         while taken.len() < max {
-            if self.ready.is_empty() {
-                self.ready.extend(self.fresh.drain());
+            if self.taking.is_empty() {
+                self.taking.extend(self.fresh.drain());
                 self.bytes = 0;
             }
-            if self.ready.is_empty() {
+            if self.taking.is_empty() {
                 if self.files.left() == 0 {
                     break;
                 }
                 self.files.read(max - taken.len(), &mut taken)?;
                 continue;
             }
-            let rest = self.ready.len().saturating_sub(max - taken.len());
-            taken.extend(self.ready.drain(rest..));
+            let rest = self.taking.len().saturating_sub(max - taken.len());
+            taken.extend(self.taking.drain(rest..));
         }
-        if self.ready.is_empty() {
+        if self.taking.is_empty() {
             // A set that was large once would keep its memory.
-            self.ready = Vec::new();
+            self.taking = Vec::new();
             self.fresh.shrink_to_fit();
         }
         Ok(taken)

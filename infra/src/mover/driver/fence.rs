@@ -185,7 +185,7 @@ impl Driver {
             target,
             doing: Doing::Look,
         };
-        if let Some(at) = self.incoming
+        if let Some(at) = self.incoming_since
             && self.row.detail.was_fenced()
         {
             // A hand-over that was lifted, be it before the move was resumed, may have left the home `ready`. A process that

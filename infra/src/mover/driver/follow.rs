@@ -59,7 +59,7 @@ impl Drop for Hands {
 impl Driver {
     /// Copies the chunks that are left.
     pub(super) async fn copy(&mut self) -> Result<(), MoveError> {
-        self.ready_to_work().await?;
+        self.go_to_work().await?;
         let (job, Some(hands)) = (&self.job, &mut self.hands) else {
             return Err(NO_HANDS);
         };
@@ -87,7 +87,7 @@ impl Driver {
 
     /// Follows the source until few changes are left, compares everything, and goes into the fence.
     pub(super) async fn follow(&mut self, fences: &mut Fences) -> Result<(), MoveError> {
-        self.ready_to_work().await?;
+        self.go_to_work().await?;
         let converging = Box::pin(converge(&mut self.hands));
         forgetting(&self.mover.catalog, &mut self.row, &self.job, converging).await?;
         if self.row.state == MoveState::CatchingUp {
@@ -149,8 +149,8 @@ impl Driver {
 
     /// Everything that a run needs before it touches a row: the owner number in both homes, the target's home
     /// `incoming`, and the two binlogs.
-    async fn ready_to_work(&mut self) -> Result<(), MoveError> {
-        if self.ready {
+    async fn go_to_work(&mut self) -> Result<(), MoveError> {
+        if self.at_work {
             return Ok(());
         }
         self.take_turn().await?;
@@ -158,12 +158,12 @@ impl Driver {
         if !self.target_taken {
             self.take_target().await?;
         }
-        if self.incoming.is_none() {
+        if self.incoming_since.is_none() {
             // A lifted hand-over may have left it `ready`.
             self.at_target(Step::Incoming, &Change::Incoming).await?;
-            self.incoming = Some(Instant::now());
+            self.incoming_since = Some(Instant::now());
         }
-        self.ready = true;
+        self.at_work = true;
         if let Some(hands) = &mut self.hands {
             hands.job.owner = self.job.owner;
             if let Some(applier) = &mut hands.applier {

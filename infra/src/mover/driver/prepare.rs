@@ -27,7 +27,7 @@ impl Driver {
         let Checked { estimate, tables } = preflight::check(&self.job, Documents::Asked).await?;
         self.tables = Some(tables.into());
         self.at_target(Step::Incoming, &Change::Incoming).await?;
-        self.incoming = Some(Instant::now());
+        self.incoming_since = Some(Instant::now());
         // What an earlier try noted is about rows that are gone.
         let mut detail = MoveDetail {
             source_from: None,

@@ -173,15 +173,15 @@ async fn write_table(
     form: &Form,
 ) -> Result<Part, MoveError> {
     let path = part.folder.join(&form.file);
-    let (part, (file, from)) = {
+    let (part, (file, begin)) = {
         let form = form.clone();
         on_disk(&path, move || part.open(&form).map(|open| (part, open))).await?
     };
-    Progress::add(&job.progress.rows_dumped_before, from.rows);
-    let packing = Packing::start(part, form.clone(), file, from.rows);
+    Progress::add(&job.progress.rows_dumped_before, begin.rows);
+    let packing = Packing::start(part, form.clone(), file, begin.rows);
     let rows = Some(job.limits.chunk_rows_max);
     let bytes = job.limits.chunk_bytes_max.get() as u64;
-    let mut after = from.after;
+    let mut after = begin.after;
     loop {
         let range = table.key_range(job.shop, after.as_ref(), None);
         let piece = step!(Step::DumpPiece => {
@@ -271,7 +271,7 @@ fn finish(
         fs::remove_dir_all(folder)?;
     }
     // Of no use any more; what a crash leaves of it here is in nobody's way.
-    let _ = fs::remove_file(whole.join(part::STAND));
+    let _ = fs::remove_file(whole.join(part::REACHED));
     match whole.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),

@@ -17,15 +17,15 @@ use super::packed::Summed;
 use crate::mover::table::{Key, Table};
 
 /// Where in the folder it is noted; in a whole dump it is of no use.
-pub(super) const STAND: &str = "stand.json";
+pub(super) const REACHED: &str = "reached.json";
 /// What becomes the one above once it is on the disk.
-const NEXT: &str = "stand.json.new";
+const NEXT: &str = "reached.json.new";
 /// The part of a file that is kept, until it takes that file's place.
 const KEPT: &str = "kept.new";
 
 /// How far a dump has come. What it names is on the disk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stand {
+pub(super) struct Reached {
     /// Tables that are done.
     done: Vec<Done>,
     /// The one that is being written.
@@ -68,9 +68,9 @@ impl Form {
     }
 }
 
-/// How far a table has come.
+/// Where a table's rows go on.
 #[derive(Debug, Default)]
-pub(super) struct From {
+pub(super) struct Begin {
     pub(super) rows: u64,
     pub(super) after: Option<Key>,
 }
@@ -79,7 +79,7 @@ pub(super) struct From {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) folder: PathBuf,
-    stand: Stand,
+    reached: Reached,
     every: Duration,
     noted: Instant,
 }
@@ -110,14 +110,14 @@ impl Part {
             }
             kept = true;
         }
-        let stand = read(&folder).unwrap_or_default();
+        let reached = read(&folder).unwrap_or_default();
         if !kept {
             fs::DirBuilder::new().mode(0o700).create(&folder)?;
         }
-        remove_others(&folder, |file| stand.names(file))?;
+        remove_others(&folder, |file| reached.names(file))?;
         Ok(Self {
             folder,
-            stand,
+            reached,
             every,
             noted: Instant::now(),
         })
@@ -125,36 +125,36 @@ impl Part {
 
     /// What is known of a table that is done.
     pub(super) fn done(&self, form: &Form) -> Option<&Entry> {
-        let done = self.stand.done.iter();
+        let done = self.reached.done.iter();
         let mut done = done.filter(|it| (&it.entry.file, &it.schema) == (&form.file, &form.schema));
         done.next().map(|it| &it.entry)
     }
 
     /// The file of a table that is not, and from where its rows go on.
-    pub(super) fn open(&mut self, form: &Form) -> io::Result<(Summed, From)> {
+    pub(super) fn open(&mut self, form: &Form) -> io::Result<(Summed, Begin)> {
         let path = self.folder.join(&form.file);
-        if let Some(open) = self.stand.open.take()
+        if let Some(open) = self.reached.open.take()
             && (&open.file, &open.schema) == (&form.file, &form.schema)
             && let Ok(after) = Key::from_bytes(&open.after)
             && let Some(file) = kept(&path, &self.folder.join(KEPT), open.bytes)?
         {
-            let from = From {
+            let begin = Begin {
                 rows: open.rows,
                 after: Some(after),
             };
-            return Ok((file, from));
+            return Ok((file, begin));
         }
-        self.stand.done.retain(|it| it.entry.file != form.file);
+        self.reached.done.retain(|it| it.entry.file != form.file);
         if path.exists() {
             fs::remove_file(&path)?;
         }
-        Ok((Summed::new(create(&path)?), From::default()))
+        Ok((Summed::new(create(&path)?), Begin::default()))
     }
 
     /// Takes away what is of no table any more.
     pub(super) fn has_only(&self, entries: &[Entry]) -> io::Result<()> {
         remove_others(&self.folder, |file| {
-            file == STAND || entries.iter().any(|it| it.file == file)
+            file == REACHED || entries.iter().any(|it| it.file == file)
         })
     }
 
@@ -171,7 +171,7 @@ impl Part {
         rows: u64,
         after: &Key,
     ) -> io::Result<()> {
-        self.stand.open = Some(Open {
+        self.reached.open = Some(Open {
             file: form.file.clone(),
             schema: form.schema.clone(),
             bytes,
@@ -183,8 +183,8 @@ impl Part {
 
     /// All of a table's is.
     pub(super) fn note_done(&mut self, form: Form, rows: u64, sha256: String) -> io::Result<()> {
-        self.stand.open = None;
-        self.stand.done.push(Done {
+        self.reached.open = None;
+        self.reached.done.push(Done {
             entry: Entry {
                 table: form.table,
                 file: form.file,
@@ -202,7 +202,7 @@ impl Part {
     }
 
     fn note(&mut self) -> io::Result<()> {
-        let json = serde_json::to_vec(&self.stand).map_err(io::Error::other)?;
+        let json = serde_json::to_vec(&self.reached).map_err(io::Error::other)?;
         let next = self.folder.join(NEXT);
         let mut file = File::options()
             .write(true)
@@ -212,18 +212,18 @@ impl Part {
             .open(&next)?;
         file.write_all(&json)?;
         file.sync_all()?;
-        fs::rename(&next, self.folder.join(STAND))?;
+        fs::rename(&next, self.folder.join(REACHED))?;
         File::open(&self.folder)?.sync_all()?;
         self.noted = Instant::now();
         Ok(())
     }
 }
 
-impl Stand {
+impl Reached {
     fn names(&self, file: &str) -> bool {
         let open = self.open.iter().map(|it| &it.file);
         let mut all = self.done.iter().map(|it| &it.entry.file).chain(open);
-        file == STAND || all.any(|it| it == file)
+        file == REACHED || all.any(|it| it == file)
     }
 }
 
@@ -238,8 +238,8 @@ fn remove_others(folder: &Path, is_of_it: impl Fn(&str) -> bool) -> io::Result<(
 }
 
 /// Nothing where it cannot be read: it is written before it is named, so that this is a folder without one.
-fn read(folder: &Path) -> Option<Stand> {
-    serde_json::from_slice(&fs::read(folder.join(STAND)).ok()?).ok()
+fn read(folder: &Path) -> Option<Reached> {
+    serde_json::from_slice(&fs::read(folder.join(REACHED)).ok()?).ok()
 }
 
 /// The run whose part of a dump a folder is.

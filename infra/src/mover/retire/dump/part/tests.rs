@@ -26,8 +26,8 @@ fn left(dir: &Path) -> (Part, Summed, [Form; 2]) {
     let mut part = take_up(dir, 1);
     part.note_done(first.clone(), 7, "sum".to_owned()).unwrap();
     fs::write(part.folder.join(&first.file), "rows").unwrap();
-    let (mut file, from) = part.open(second).unwrap();
-    assert_eq!((from.rows, from.after), (0, None));
+    let (mut file, begin) = part.open(second).unwrap();
+    assert_eq!((begin.rows, begin.after), (0, None));
     file.write_all(b"abc").unwrap();
     file.sync().unwrap();
     part.note_open(second, 3, 3, &key(3)).unwrap();
@@ -59,8 +59,8 @@ fn a_run_takes_up_what_was_noted_last() {
     assert!(!next.folder.join("002-third.tsv.gz").exists());
     assert_eq!(next.done(&first).unwrap().rows, 7);
     assert!(next.done(&second).is_none());
-    let (mut file, from) = next.open(&second).unwrap();
-    assert_eq!((from.rows, from.after), (3, Some(key(3))));
+    let (mut file, begin) = next.open(&second).unwrap();
+    assert_eq!((begin.rows, begin.after), (3, Some(key(3))));
     // A run that was taken for dead goes on: nothing of it gets into the dump, and it notes nothing.
     its_file.write_all(b"late").unwrap();
     its_file.sync().unwrap();
@@ -84,8 +84,8 @@ fn a_table_that_is_another_one_by_now_is_dumped_anew() {
             ..it
         };
         assert!(part.done(&other).is_none());
-        let (_, from) = part.open(&other).unwrap();
-        assert_eq!((from.rows, from.after), (0, None));
+        let (_, begin) = part.open(&other).unwrap();
+        assert_eq!((begin.rows, begin.after), (0, None));
         let path = part.folder.join(&other.file);
         assert_eq!(fs::read(path).unwrap(), b"");
     }
@@ -97,8 +97,8 @@ fn a_file_that_lost_its_end_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let (part, _, [_, second]) = left(dir.path());
     fs::write(part.folder.join(&second.file), "ab").unwrap();
-    let (_, from) = take_up(dir.path(), 2).open(&second).unwrap();
-    assert_eq!((from.rows, from.after), (0, None));
+    let (_, begin) = take_up(dir.path(), 2).open(&second).unwrap();
+    assert_eq!((begin.rows, begin.after), (0, None));
 }
 
 #[test]
@@ -108,5 +108,5 @@ fn what_is_of_no_table_any_more_goes() {
     let entry = part.done(&first).unwrap().clone();
     part.has_only(&[entry]).unwrap();
     let there = |file: &str| part.folder.join(file).exists();
-    assert!(there(&first.file) && there(STAND) && !there(&second.file));
+    assert!(there(&first.file) && there(REACHED) && !there(&second.file));
 }
