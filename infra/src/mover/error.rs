@@ -1,7 +1,9 @@
 //! What goes wrong in a move, and what it means for the move.
 
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use mysql_async::{Error, IoError};
 use shared::PodId;
 
 use crate::catalog::CatalogError;
@@ -159,10 +161,53 @@ impl MoveError {
         }
     }
 
+    /// The pod that did not answer, or whose primary is not the one that was asked: what was begun may be done there later.
+    pub(crate) const fn away(&self) -> Option<PodId> {
+        match self {
+            Self::Lost { pod, .. }
+            | Self::Timeout { pod, .. }
+            | Self::PrimaryChanged { pod, .. } => Some(*pod),
+            Self::Sql { .. }
+            | Self::NotOwner { .. }
+            | Self::Refused { .. }
+            | Self::Diverged(_)
+            | Self::Tampered { .. }
+            | Self::SchemaChanged { .. }
+            | Self::Binlog { .. }
+            | Self::Bound(_)
+            | Self::File { .. }
+            | Self::Catalog(_)
+            | Self::Servers(_)
+            | Self::Waits(_)
+            | Self::Ordered
+            | Self::Stopped
+            | Self::Unexpected(_) => None,
+        }
+    }
+
+    /// Nobody was there. A server that cannot be understood is one, and may serve others.
+    pub(crate) fn is_silence(&self) -> bool {
+        if let Self::Lost { source, .. } = self {
+            return matches!(source, Error::Io(IoError::Io(error)) if is_unreachable(error));
+        }
+        matches!(self, Self::Timeout { .. })
+    }
+
     /// One sentence with its causes, as it stands in the move's record.
     pub(crate) fn brief(&self) -> String {
         shared::error::chain(self)
     }
+}
+
+fn is_unreachable(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+            | ErrorKind::TimedOut
+    )
 }
 
 /// A compare-and-swap that found something else: an order or another mover came in between, so the catalog is read again.
@@ -192,16 +237,18 @@ impl From<PodStoreError> for MoveError {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use mysql_async::{DriverError, Error, IoError, ServerError};
+    use mysql_async::{DriverError, ServerError};
 
     use super::*;
 
-    fn lost(source: Error) -> String {
+    fn lost(source: Error) -> MoveError {
         let pod = PodId::new(2).unwrap();
         let doing = "connect";
-        MoveError::Lost { pod, doing, source }.brief()
+        MoveError::Lost { pod, doing, source }
+    }
+
+    fn told(source: Error) -> String {
+        lost(source).brief()
     }
 
     /// The driver's texts have those of their causes in them, on two levels.
@@ -209,7 +256,7 @@ mod tests {
     fn the_cause_of_a_lost_connection_is_told_once() {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(
-            lost(Error::Io(IoError::Io(refused))),
+            told(Error::Io(IoError::Io(refused))),
             "pod 2: connect failed: Input/output error: Connection refused (os error 111)"
         );
         let read_only = ServerError {
@@ -218,17 +265,46 @@ mod tests {
             state: "HY000".to_owned(),
         };
         assert_eq!(
-            lost(Error::Server(read_only)),
+            told(Error::Server(read_only)),
             "pod 2: connect failed: Server error: `ERROR 1290 (HY000): the server is read only'"
         );
         assert_eq!(
-            lost(Error::Driver(DriverError::ConnectionClosed)),
+            told(Error::Driver(DriverError::ConnectionClosed)),
             "pod 2: connect failed: Driver error: `Connection to the server is closed.'"
         );
         let other = io::Error::other(io::Error::from_raw_os_error(104));
         assert_eq!(
-            lost(Error::Other(Box::new(other))),
+            told(Error::Other(Box::new(other))),
             "pod 2: connect failed: Other error: Connection reset by peer (os error 104)"
         );
+    }
+
+    #[test]
+    fn only_a_connection_that_is_not_made_is_silence() {
+        for kind in [
+            ErrorKind::ConnectionRefused,
+            ErrorKind::HostUnreachable,
+            ErrorKind::TimedOut,
+        ] {
+            let error = lost(Error::Io(IoError::Io(kind.into())));
+            assert!(error.is_silence(), "{error}");
+        }
+        let denied = ServerError {
+            code: 1045,
+            message: "access denied".into(),
+            state: "28000".into(),
+        };
+        for source in [
+            Error::Server(denied),
+            Error::Io(IoError::Io(ErrorKind::UnexpectedEof.into())),
+            Error::Io(IoError::Io(ErrorKind::ConnectionReset.into())),
+            Error::Io(IoError::Io(ErrorKind::InvalidData.into())),
+            Error::Driver(DriverError::ConnectionClosed),
+        ] {
+            let error = lost(source);
+            assert!(!error.is_silence(), "{error}");
+            assert_eq!(error.away(), PodId::new(2).ok());
+        }
+        assert!(!MoveError::Stopped.is_silence());
     }
 }

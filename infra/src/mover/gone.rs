@@ -1,19 +1,16 @@
 //! Whether a pod answers at all: before an operator's word that it is gone for good is taken, and before anything is tried
 //! there again.
 
-use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use mysql_async::{Error, IoError};
 use secrecy::SecretString;
 use shared::PodId;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::error::MoveError;
 use super::job::End;
 use super::run::Mover;
 use super::session::Session;
@@ -65,88 +62,6 @@ async fn answers(end: &End) -> bool {
             session.close().await;
             true
         }
-        Err(error) => !is_silence(&error),
-    }
-}
-
-/// Nobody was there. A server that cannot be understood is one, and may serve others.
-fn is_silence(error: &MoveError) -> bool {
-    match error {
-        MoveError::Timeout { .. } => true,
-        MoveError::Lost { source, .. } => match source {
-            Error::Io(IoError::Io(error)) => is_unreachable(error),
-            Error::Io(IoError::Tls(_))
-            | Error::Driver(_)
-            | Error::Other(_)
-            | Error::Server(_)
-            | Error::Url(_) => false,
-        },
-        MoveError::Sql { .. }
-        | MoveError::Refused { .. }
-        | MoveError::PrimaryChanged { .. }
-        | MoveError::Servers(_)
-        | MoveError::Catalog(_)
-        | MoveError::NotOwner { .. }
-        | MoveError::Diverged(_)
-        | MoveError::Tampered { .. }
-        | MoveError::SchemaChanged { .. }
-        | MoveError::Binlog { .. }
-        | MoveError::Bound(_)
-        | MoveError::File { .. }
-        | MoveError::Waits(_)
-        | MoveError::Ordered
-        | MoveError::Stopped
-        | MoveError::Unexpected(_) => false,
-    }
-}
-
-fn is_unreachable(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionRefused
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-            | ErrorKind::NetworkDown
-            | ErrorKind::TimedOut
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use mysql_async::{DriverError, ServerError};
-
-    use super::*;
-
-    fn lost(source: Error) -> MoveError {
-        let pod = PodId::new(1).unwrap();
-        let doing = "connect";
-        MoveError::Lost { pod, doing, source }
-    }
-
-    #[test]
-    fn only_a_connection_that_is_not_made_is_silence() {
-        for kind in [
-            ErrorKind::ConnectionRefused,
-            ErrorKind::HostUnreachable,
-            ErrorKind::TimedOut,
-        ] {
-            let error = lost(Error::Io(IoError::Io(kind.into())));
-            assert!(is_silence(&error), "{error}");
-        }
-        let denied = ServerError {
-            code: 1045,
-            message: "access denied".into(),
-            state: "28000".into(),
-        };
-        for source in [
-            Error::Server(denied),
-            Error::Io(IoError::Io(ErrorKind::UnexpectedEof.into())),
-            Error::Io(IoError::Io(ErrorKind::ConnectionReset.into())),
-            Error::Io(IoError::Io(ErrorKind::InvalidData.into())),
-            Error::Driver(DriverError::ConnectionClosed),
-        ] {
-            let error = lost(source);
-            assert!(!is_silence(&error), "{error}");
-        }
+        Err(error) => !error.is_silence(),
     }
 }

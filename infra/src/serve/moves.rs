@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use shared::PodId;
 use shared::error::Kind;
 use shared::moves::MoveId;
 use tokio::time::Instant;
@@ -121,32 +120,24 @@ async fn look_before(app: &App, new: &NewMove) -> Answer<MoveCheck> {
 /// What a pod has against an order, for the operator; `or` is what else can be done where it is away.
 pub(super) fn against(error: MoveError, or: &str) -> Failure {
     let text = error.brief();
-    let away = |pod: PodId| {
+    if let Some(pod) = error.away() {
         let way = format!(
             "{text}; nothing was begun. See that pod {pod} runs (`podctl doctor`) and try again{or}"
         );
-        Failure::new(Kind::Unavailable, way)
-    };
-    match error {
-        MoveError::Refused { .. } => Failure::new(Kind::Conflict, text),
-        MoveError::Lost { pod, .. }
-        | MoveError::Timeout { pod, .. }
-        | MoveError::PrimaryChanged { pod, .. } => away(pod),
-        MoveError::Servers(error) => Failure::from(error).and("nothing was begun"),
-        MoveError::Catalog(error) => Failure::from(error),
-        MoveError::Sql { .. }
-        | MoveError::NotOwner { .. }
-        | MoveError::Diverged(_)
-        | MoveError::Tampered { .. }
-        | MoveError::SchemaChanged { .. }
-        | MoveError::Binlog { .. }
-        | MoveError::Bound(_)
-        | MoveError::File { .. }
-        | MoveError::Waits(_)
-        | MoveError::Ordered
-        | MoveError::Stopped
-        | MoveError::Unexpected(_) => Failure::new(Kind::Conflict, text).and("nothing was begun"),
+        return Failure::new(Kind::Unavailable, way);
     }
+    if matches!(error, MoveError::Refused { .. }) {
+        return Failure::new(Kind::Conflict, text);
+    }
+    if let MoveError::Catalog(error) = error {
+        return Failure::from(error);
+    }
+    let failure = if let MoveError::Servers(error) = error {
+        Failure::from(error)
+    } else {
+        Failure::new(Kind::Conflict, text)
+    };
+    failure.and("nothing was begun")
 }
 
 fn checked(app: &App, new: MoveNew) -> Answer<NewMove> {
