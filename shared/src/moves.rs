@@ -6,40 +6,13 @@
 //! operator may order in which state.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use crate::id::Invalid;
+// How a move is named.
+mod id;
 
-/// A move's id: UUIDv7, so that ids sort by age.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct MoveId(Uuid);
-
-impl MoveId {
-    /// A new one.
-    pub fn random() -> Self {
-        Self(Uuid::now_v7())
-    }
-}
-
-impl fmt::Display for MoveId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for MoveId {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        Uuid::parse_str(text)
-            .map(Self)
-            .map_err(|_| Invalid::new("move id", text, "a UUID, as `podctl move list` shows it"))
-    }
-}
+pub use id::MoveId;
 
 /// Where a move stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -223,6 +196,25 @@ impl MoveState {
             | Self::Aborting
             | Self::Failed => true,
             Self::Done | Self::Aborted => false,
+        }
+    }
+
+    /// Whether the shop's fence may stand, so that its writes wait for the move. Out of these states it goes by a hand-over, or
+    /// by a fence that is lifted.
+    pub const fn may_be_fenced(self) -> bool {
+        match self {
+            Self::Fenced | Self::Cutover => true,
+            Self::Preparing
+            | Self::Copying
+            | Self::CatchingUp
+            | Self::Verifying
+            | Self::Observing
+            | Self::Retiring
+            | Self::Done
+            | Self::Paused
+            | Self::Aborting
+            | Self::Aborted
+            | Self::Failed => false,
         }
     }
 

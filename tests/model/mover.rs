@@ -280,7 +280,7 @@ fn look(g: &Safeguards, s: &mut State, m: usize, what: Look) -> Option<()> {
 fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
     let Mover { mv, at, lift, .. } = s.movers[m];
     let it = catalog::mv(s, mv);
-    let standing = matches!(at, MoveState::Fenced | MoveState::Cutover);
+    let standing = at.may_be_fenced();
     let next = match what {
         Change::TakeSource if standing && !lift => Pc::Home(Change::Moved),
         Change::TakeSource if standing => Pc::Step(Step::Stopped),

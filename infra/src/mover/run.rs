@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use shared::moves::{MoveId, MoveState};
+use shared::moves::MoveId;
 use shared::{PodId, ShopId};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -121,24 +121,6 @@ impl Mover {
 
     pub(super) fn lease_ms(&self) -> u64 {
         u64::try_from(self.limits.lease.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Whether the shop's fence may stand, so that its writes wait for the move.
-const fn may_be_fenced(state: MoveState) -> bool {
-    match state {
-        MoveState::Fenced | MoveState::Cutover => true,
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::CatchingUp
-        | MoveState::Verifying
-        | MoveState::Observing
-        | MoveState::Retiring
-        | MoveState::Paused
-        | MoveState::Aborting
-        | MoveState::Failed
-        | MoveState::Done
-        | MoveState::Aborted => false,
     }
 }
 
@@ -256,7 +238,7 @@ fn heard<K: Future>(keeper: K) -> K {
 /// All that is open, a shop that waits first.
 async fn due(mover: &Mover) -> Result<Vec<(Work, ShopId)>, CatalogError> {
     let mut moves = mover.catalog.open_moves().await?;
-    moves.sort_by_key(|row| !may_be_fenced(row.state));
+    moves.sort_by_key(|row| !row.state.may_be_fenced());
     let leftovers = mover.catalog.leftovers().await?;
     let moves = moves.into_iter().map(|row| (Work::Move(row.id), row.shop));
     let leftovers = leftovers

@@ -33,6 +33,30 @@ fn words_are_read_back() {
     assert_eq!(MoveState::parse("fencing"), None);
 }
 
+/// Who is fenced and who hands over says where a fence stands; every event that leads out of that either hands over or lifts it,
+/// and none but a hand-over leads past it.
+#[test]
+fn a_fence_may_stand_from_its_state_on_until_the_owner_has_changed() {
+    let fenced = MoveState::ALL.into_iter().filter(|it| it.may_be_fenced());
+    assert_eq!(
+        fenced.collect::<Vec<_>>(),
+        [MoveState::Fenced, MoveState::Cutover]
+    );
+    for state in MoveState::ALL {
+        for event in EVENTS {
+            let Some(next) = state.after(event) else {
+                continue;
+            };
+            if next.may_be_fenced() && !state.may_be_fenced() {
+                assert_eq!(event, MoveEvent::Verified, "{state}");
+            }
+            if next == MoveState::Observing {
+                assert!(state.may_be_fenced(), "{state} {event:?}");
+            }
+        }
+    }
+}
+
 /// From every open state an end can be reached, by the table alone: no dead end.
 #[test]
 fn every_open_state_has_a_way_to_an_end() {

@@ -24,14 +24,10 @@ fn turns(mover: &Mover) -> bool {
     !early.contains(&mover.pc) && !mover.open
 }
 
-const fn standing(at: MoveState) -> bool {
-    matches!(at, MoveState::Fenced | MoveState::Cutover)
-}
-
 /// Ends the run for a reason.
 fn stop(r: &Rules, s: &mut State, m: usize, why: Why) -> Option<()> {
     let mover = s.movers[m];
-    if !standing(mover.at) {
+    if !mover.at.may_be_fenced() {
         s.movers[m].why = why;
         s.movers[m].next(Pc::Step(Step::Stopped));
         return Some(());
@@ -45,7 +41,7 @@ fn stop(r: &Rules, s: &mut State, m: usize, why: Why) -> Option<()> {
         return Some(());
     }
     take(&r.on, s, m, mover.mv, why);
-    if !r.on.lift_first && standing(row.state) && s.movers[m].lift {
+    if !r.on.lift_first && row.state.may_be_fenced() && s.movers[m].lift {
         s.movers[m].next(Pc::Step(Step::Stopped));
     }
     Some(())
@@ -54,7 +50,7 @@ fn stop(r: &Rules, s: &mut State, m: usize, why: Why) -> Option<()> {
 /// The fence did not close in time: the server says that the lock was not to be had, or the rest takes too long.
 pub(crate) fn miss(r: &Rules, s: &mut State, m: usize) -> Option<()> {
     let mover = s.movers[m];
-    if !standing(mover.at) || !turns(&mover) || catalog::switched(s, mover.mv) {
+    if !mover.at.may_be_fenced() || !turns(&mover) || catalog::switched(s, mover.mv) {
         return None;
     }
     stop(r, s, m, Why::Missed)
@@ -77,7 +73,7 @@ pub(crate) fn primary_changed(r: &Rules, s: &mut State, m: usize) -> Option<()> 
         mover.at,
         MoveState::Copying | MoveState::CatchingUp | MoveState::Verifying
     );
-    if before && turns(&mover) || standing(mover.at) && !catalog::switched(s, mover.mv) {
+    if before && turns(&mover) || mover.at.may_be_fenced() && !catalog::switched(s, mover.mv) {
         return stop(r, s, m, Why::Primary);
     }
     s.movers[m] = Mover::IDLE;

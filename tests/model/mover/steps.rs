@@ -71,7 +71,7 @@ fn stepped(g: &Safeguards, s: &mut State, m: usize, from: MoveState) {
     mover.at = mv.state;
     mover.why = Why::Missed;
     mover.frozen = s.catalog.frozen;
-    let lifted = matches!(from, MoveState::Fenced | MoveState::Cutover);
+    let lifted = from.may_be_fenced();
     let back = mv.state == MoveState::CatchingUp || mv.state == MoveState::Failed;
     let next = if lifted && back && !g.lift_first {
         Pc::Home(Change::TakeSource)

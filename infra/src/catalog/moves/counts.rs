@@ -52,11 +52,7 @@ impl Outcome {
 
 /// Whether a driver lifts the fence by it: of these states it is the only other way out than to hand over.
 const fn lifts_a_fence(before: MoveState, now: MoveState) -> bool {
-    matches!(before, MoveState::Fenced | MoveState::Cutover)
-        && !matches!(
-            now,
-            MoveState::Fenced | MoveState::Cutover | MoveState::Observing
-        )
+    before.may_be_fenced() && !now.may_be_fenced() && !matches!(now, MoveState::Observing)
 }
 
 /// All of them are there from the start, so that the first one is an increase.
@@ -118,8 +114,8 @@ mod tests {
         };
         let others = MoveState::ALL.len() - 3;
         for before in MoveState::ALL {
-            let fenced = matches!(before, MoveState::Fenced | MoveState::Cutover);
-            assert_eq!(missed(before), if fenced { others } else { 0 }, "{before}");
+            let expected = if before.may_be_fenced() { others } else { 0 };
+            assert_eq!(missed(before), expected, "{before}");
         }
         assert!(lifts_a_fence(MoveState::Fenced, MoveState::CatchingUp));
         assert!(!lifts_a_fence(MoveState::Cutover, MoveState::Observing));

@@ -46,10 +46,7 @@ pub fn headline(it: &Move) -> String {
 
 /// The same after an order, with how to see what follows from it.
 pub fn ordered(it: &Move) -> String {
-    let follows = match it.state {
-        MoveState::Aborted if it.leftover_since.is_some() => {
-            format!("\nfollow it with `podctl move watch {}`", it.id)
-        }
+    let goes_on = match it.state {
         MoveState::Preparing
         | MoveState::Copying
         | MoveState::CatchingUp
@@ -57,12 +54,15 @@ pub fn ordered(it: &Move) -> String {
         | MoveState::Fenced
         | MoveState::Cutover
         | MoveState::Retiring
-        | MoveState::Aborting => format!("\nfollow it with `podctl move watch {}`", it.id),
-        MoveState::Observing
-        | MoveState::Done
-        | MoveState::Paused
-        | MoveState::Aborted
-        | MoveState::Failed => String::new(),
+        | MoveState::Aborting => true,
+        // Its copy goes by itself, and so do rows that are being cleared.
+        MoveState::Aborted => it.leftover_since.is_some(),
+        MoveState::Observing | MoveState::Done | MoveState::Paused | MoveState::Failed => false,
+    };
+    let follows = if goes_on {
+        format!("\nfollow it with `podctl move watch {}`", it.id)
+    } else {
+        String::new()
     };
     headline(it) + &follows
 }

@@ -7,7 +7,7 @@ use shared::PodId;
 use shared::moves::MoveState;
 use tokio::time::Instant;
 
-use super::{Mover, may_be_fenced};
+use super::Mover;
 use crate::catalog::{CatalogError, MoveRef, MoveRow};
 use crate::mover::job::{End, Job};
 
@@ -125,7 +125,7 @@ async fn stopping(mover: &Mover, gate: &Gate) {
     const LOOK_EVERY: Duration = Duration::from_millis(10);
     mover.stop.cancelled().await;
     let patience = Instant::now() + mover.limits.pause_bound;
-    while may_be_fenced(*gate.lock().await) && Instant::now() < patience {
+    while gate.lock().await.may_be_fenced() && Instant::now() < patience {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

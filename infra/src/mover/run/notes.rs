@@ -102,7 +102,6 @@ pub(super) mod tests {
     use shared::moves::MoveId;
     use shared::{Epoch, PodId, ShopId};
 
-    use super::super::may_be_fenced;
     use super::*;
     use crate::catalog::MoveKind;
 
@@ -141,7 +140,7 @@ pub(super) mod tests {
                 row.error = some(reason);
                 row.detail.must_fail.clone_from(&must_fail);
                 let found = told(&row, some("a turn"), passing);
-                let stops = must_fail.is_some() && may_be_fenced(state);
+                let stops = must_fail.is_some() && state.may_be_fenced();
                 if stops || matches!(state, MoveState::Failed | MoveState::Aborting) {
                     assert_eq!(found, (some(passing), some(reason)), "{state}");
                 } else {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::doubts::Doubts;
 use super::keeper::{Gate, Heard, keep};
 use super::notes::{note, note_must_fail, settle};
-use super::{AGAIN_AFTER, Mover, heard, may_be_fenced};
+use super::{AGAIN_AFTER, Mover, heard};
 use crate::catalog::{MoveRef, MoveRow};
 use crate::mover::driver::{Driver, Fences, Kept, Reason, Why};
 use crate::mover::error::{MoveError, Verdict};
@@ -77,7 +77,7 @@ impl Memory {
         // A move that was paused before it could fail does so when it goes on.
         let may_fail = state == MoveState::Paused || state.after(MoveEvent::Fail).is_some();
         self.reason.take_if(|reason| match reason.why {
-            Why::Missed | Why::PrimaryChanged => !may_be_fenced(state),
+            Why::Missed | Why::PrimaryChanged => !state.may_be_fenced(),
             Why::Fail => !may_fail,
         });
     }
@@ -85,13 +85,13 @@ impl Memory {
     /// Why the move fails now: where a fence stands, that is lifted first.
     fn fails(&self, state: MoveState) -> Option<String> {
         let reason = self.reason.as_ref()?;
-        let now = state.after(MoveEvent::Fail).is_some() && !may_be_fenced(state);
+        let now = state.after(MoveEvent::Fail).is_some() && !state.may_be_fenced();
         (now && reason.why == Why::Fail).then(|| reason.text.clone())
     }
 }
 
 const fn shop_waits(state: MoveState) -> bool {
-    may_be_fenced(state) || matches!(state, MoveState::Aborting)
+    state.may_be_fenced() || matches!(state, MoveState::Aborting)
 }
 
 /// How a run ended.
@@ -183,7 +183,7 @@ async fn run(mover: &Arc<Mover>, row: MoveRow, memory: &mut Memory) -> Next {
     };
     let (row, kept, reason) = driver.end(error);
     (memory.kept, memory.reason) = (kept, reason);
-    if !may_be_fenced(row.state) {
+    if !row.state.may_be_fenced() {
         memory.fences.open();
     }
     match ended {
@@ -218,10 +218,10 @@ async fn fault(mover: &Mover, row: MoveRow, error: MoveError, memory: &mut Memor
     let (id, state, text) = (row.id, row.state, error.brief());
     let verdict = error.verdict();
     tracing::warn!(%id, %state, ?verdict, "{text}");
-    if may_be_fenced(state) && verdict != Verdict::TakeAnew {
+    if state.may_be_fenced() && verdict != Verdict::TakeAnew {
         return fault_inside(mover, row, error, memory).await;
     }
-    if may_be_fenced(state) && !matches!(error, MoveError::Stopped | MoveError::Ordered) {
+    if state.may_be_fenced() && !matches!(error, MoveError::Stopped | MoveError::Ordered) {
         memory.blame(Why::Missed, &text);
     }
     let event = match verdict {

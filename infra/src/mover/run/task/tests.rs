@@ -45,7 +45,7 @@ fn no_later_fault_takes_a_graver_reasons_place() {
 #[test]
 fn a_reason_holds_until_the_catalog_has_it() {
     for state in MoveState::ALL {
-        let standing = may_be_fenced(state);
+        let standing = state.may_be_fenced();
         for why in [Why::Missed, Why::PrimaryChanged] {
             let kept = next(blamed(&[(why, AWAY)]), state);
             assert_eq!(kept.is_some(), standing, "{state}");
