@@ -94,6 +94,32 @@ impl HeldBack {
     }
 }
 
+/// What was told of being held back: that it lasts for so many bounds, or nothing.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Told(u128);
+
+impl Told {
+    /// Whether it is news that it lasts for so many bounds: past the first one, and again each time that it lasts twice as long.
+    /// So is that it is over, if it was told.
+    pub(crate) const fn is_news(self, bounds: u128) -> bool {
+        match (self.0, bounds) {
+            (before, 0) => before > 0,
+            (before, now) => now >= before.saturating_mul(2),
+        }
+    }
+
+    /// Whether anything was told that is not over.
+    pub(crate) const fn stands(self) -> bool {
+        self.0 > 0
+    }
+}
+
+impl From<u128> for Told {
+    fn from(bounds: u128) -> Self {
+        Self(bounds)
+    }
+}
+
 /// A stretch of work: what the throttle held back of it does not count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
@@ -210,6 +236,20 @@ mod tests {
     fn copied(progress: &Progress) -> (u64, u64) {
         let now = progress.now();
         (now.rows_copied, now.bytes_copied)
+    }
+
+    #[test]
+    fn what_lasts_is_told_past_its_bound_at_each_double_and_when_it_is_over() {
+        let mut told = Told::default();
+        let mut news = Vec::new();
+        for bounds in [0, 0, 1, 1, 2, 3, 4, 5, 7, 9, 0, 0, 3, 5, 6, 0] {
+            if told.is_news(bounds) {
+                told = Told::from(bounds);
+                news.push(bounds);
+            }
+            assert_eq!(told.stands(), bounds > 0);
+        }
+        assert_eq!(news, [1, 2, 4, 9, 0, 3, 6, 0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use crate::catalog::{Catalog, MoveDetail, MoveRow};
 use crate::mover::error::MoveError;
 use crate::mover::job::Job;
 use crate::mover::limits::MoveLimits;
-use crate::mover::progress::{HeldBack, Progress};
+use crate::mover::progress::{HeldBack, Progress, Told};
 
 /// Does a part of a run; what ended an earlier one is forgotten on the way, once it does not stand in the way any more.
 pub(super) async fn forgetting<T>(
@@ -46,18 +46,11 @@ pub(super) struct Trouble<'a> {
     limits: &'a MoveLimits,
     /// The pieces of work that were done when an earlier run's trouble was found; nothing where that stays.
     before: Option<u64>,
-    told: Option<Told>,
+    told: Told,
+    /// What the move waited for before anything was told.
+    instead_of: Option<String>,
     /// When it was kept how much is done.
     counted: Instant,
-}
-
-/// That the work is held back.
-#[derive(Debug)]
-struct Told {
-    /// For how many bounds it was.
-    bounds: u128,
-    /// What the move waited for then.
-    instead_of: Option<String>,
 }
 
 impl<'a> Trouble<'a> {
@@ -66,7 +59,8 @@ impl<'a> Trouble<'a> {
             progress,
             limits,
             before: None,
-            told: None,
+            told: Told::default(),
+            instead_of: None,
             counted: Instant::now(),
         }
     }
@@ -127,11 +121,9 @@ impl<'a> Trouble<'a> {
         }
     }
 
-    /// Each time that it lasts twice as long it is told again, with what holds the work back by then.
+    /// Told again it says what holds the work back by then.
     async fn hold(&mut self, catalog: &Catalog, row: &mut MoveRow, held: &HeldBack, bounds: u128) {
-        if let Some(told) = &self.told
-            && bounds < told.bounds.saturating_mul(2)
-        {
+        if !self.told.is_news(bounds) {
             return;
         }
         let before = row.detail.waits.clone();
@@ -139,25 +131,24 @@ impl<'a> Trouble<'a> {
         if !note(catalog, row, Some(held.told()), error.as_deref()).await {
             return;
         }
-        match &mut self.told {
-            Some(told) => told.bounds = bounds,
-            None => {
-                let instead_of = before;
-                self.told = Some(Told { bounds, instead_of });
-            }
+        if !self.told.stands() {
+            self.instead_of = before;
         }
+        self.told = Told::from(bounds);
     }
 
     async fn go_on(&mut self, catalog: &Catalog, row: &mut MoveRow) {
         let passed = self.before.is_some_and(|before| self.pieces() != before);
-        let (waits, error) = match &self.told {
-            _ if passed => (None, None),
-            Some(told) => (told.instead_of.clone(), row.error.clone()),
-            None => return,
+        let (waits, error) = if passed {
+            (None, None)
+        } else if self.told.stands() {
+            (self.instead_of.clone(), row.error.clone())
+        } else {
+            return;
         };
         let same = row.detail.waits == waits && row.error == error;
         if same || note(catalog, row, waits, error.as_deref()).await {
-            self.told = None;
+            self.told = Told::default();
         }
     }
 

@@ -19,6 +19,7 @@ use crate::catalog::{CatalogError, Leftover, MoveRef, MoveRow};
 use crate::mover::driver::{HOME_CACHED, job_of};
 use crate::mover::error::MoveError;
 use crate::mover::home::{self, Change, HomeRow};
+use crate::mover::progress::Told;
 use crate::mover::session::Session;
 use crate::mover::step::{Step, step};
 use crate::mover::table::discover;
@@ -83,21 +84,17 @@ pub(super) async fn drive(mover: &Arc<Mover>, id: MoveId) {
 
 /// Tells what holds the work back for long, and when it goes on; again each time that it lasts twice as long.
 async fn tell(mover: &Mover, left: &Leftover) -> Infallible {
-    let mut told = 0;
+    let mut told = Told::default();
     loop {
         tokio::time::sleep(mover.limits.note_every).await;
         let held = mover.moves.held_back(left.id);
         let bounds = held
             .as_ref()
             .map_or(0, |held| held.bounds(mover.limits.throttle_bound));
-        let news = match (told, bounds) {
-            (before, 0) => before > 0,
-            (before, now) => now >= before * 2,
-        };
-        if news {
+        if told.is_news(bounds) {
             let text = held.filter(|_| bounds > 0).map(|held| held.told());
             note(mover, left, text.as_deref()).await;
-            told = bounds;
+            told = Told::from(bounds);
         }
     }
 }
