@@ -81,7 +81,7 @@ impl Driver {
             if self.row.detail.strays_stand() {
                 continue;
             }
-            if self.retire_rows(&watched).await? {
+            if Box::pin(self.retire_rows(&watched)).await? {
                 break;
             }
         }
