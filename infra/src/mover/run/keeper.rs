@@ -71,8 +71,8 @@ pub(super) async fn keep(mover: &Mover, job: &Job, gate: &Gate) -> Heard {
             Ok(_) if renew => (renewed, granted) = (Instant::now(), lease),
             Ok(_) => {}
             Err(_) if stale => return Heard::Lost,
-            // Nobody else can take it while the catalog takes no changes; past the lease it may be another's.
-            Err(_) if renewed.elapsed() > granted => return Heard::Lost,
+            // Nobody else can take it while the catalog takes no changes; past the lease it may be another's, if there are others.
+            Err(_) if renewed.elapsed() > granted && !mover.force => return Heard::Lost,
             Err(error) => {
                 tracing::warn!(%job.id, "the lease cannot be renewed: {}", shared::error::chain(&error));
                 tokio::time::sleep(lease / RENEWALS / 4).await;

@@ -59,6 +59,10 @@ const SCHEMA: &[u16] = &[
     3105, // value for a generated column
 ];
 
+/// What the driver says of a packet that it asked for nothing of. With one a server ends a connection that was silent for too
+/// long (4031), and nobody reads that before the next question.
+const UNASKED: &str = "Packets out of sync";
+
 /// Whether the server said it, so that the connection still works.
 pub(super) fn is_answer(error: &Error) -> bool {
     match error {
@@ -94,8 +98,13 @@ pub(super) fn of(pod: PodId, doing: &'static str, source: Error) -> MoveError {
             doing,
             source: without_value(source),
         },
+        Some(_) | None if is_unasked(&source) => lost(pod, doing),
         Some(_) | None => MoveError::Lost { pod, doing, source },
     }
+}
+
+fn is_unasked(error: &Error) -> bool {
+    matches!(error, Error::Io(IoError::Io(error)) if error.to_string() == UNASKED)
 }
 
 /// The same without the value that the message quotes.

@@ -32,6 +32,18 @@ fn fate(code: u16) -> Fate {
     }
 }
 
+/// The driver would say that packets are out of sync, which an operator takes for a fault of the network.
+#[test]
+fn a_word_that_nobody_asked_for_is_the_end_of_a_connection() {
+    let unasked = std::io::Error::other("Packets out of sync");
+    let unasked = Error::Io(IoError::Io(unasked));
+    let error = of(PodId::new(1).unwrap(), "compare keys", unasked);
+    assert_eq!(error.verdict(), Verdict::Again);
+    let text = error.brief();
+    assert!(text.contains("is closed"), "{text}");
+    assert!(!text.contains("sync"), "{text}");
+}
+
 #[test]
 fn a_busy_server_is_waited_for_and_a_wrong_statement_is_not() {
     let cases = [
