@@ -224,24 +224,22 @@ pub(super) fn earlier(it: &Move, before: u64) -> Option<String> {
     }
 }
 
-/// What it left at a pod, if that is still there.
+/// What it left at a pod, if that is still there. It goes by itself, and is said to wait where something stands in the way.
 fn leftover(it: &Move) -> Option<String> {
     let since = instant(it.leftover_since?);
-    Some(if it.source_gone {
-        format!(
-            "what {} has of it is deleted when that pod comes back; it was gone at {since}",
-            it.source.name
-        )
-    } else if it.clears {
-        format!(
-            "what {} has of the shop waits to be dumped and deleted since {since}",
-            it.target.name
-        )
-    } else {
-        format!(
-            "its copy at {} waits to be deleted since {since}",
-            it.target.name
-        )
+    let (source, target) = (&it.source.name, &it.target.name);
+    Some(match &it.waits {
+        _ if it.source_gone => format!(
+            "what {source} has of it is deleted when that pod comes back; it was gone at {since}"
+        ),
+        Some(_) if it.clears => {
+            format!("what {target} has of the shop waits to be dumped and deleted since {since}")
+        }
+        None if it.clears => {
+            format!("what {target} has of the shop is being dumped and deleted, ordered at {since}")
+        }
+        Some(_) => format!("its copy at {target} waits to be deleted since {since}"),
+        None => format!("its copy at {target} is being deleted, left there at {since}"),
     })
 }
 
@@ -350,7 +348,7 @@ pub(super) mod tests {
             "31 ms",
             "1 stray change at one",
             "a:7",
-            "waits to be deleted",
+            "its copy at two is being deleted, left there at 2026-01-31T12:00:00.000Z",
             "15m, until 2026-01-31T12:15:00.000Z",
         ] {
             assert!(text.contains(part), "{text}");
@@ -372,7 +370,11 @@ pub(super) mod tests {
         for part in ["no move", "waits to be dumped and deleted since"] {
             assert!(texts[1].contains(part), "{}", texts[1]);
         }
-        (it.leftover_since, it.waits) = (None, None);
+        it.waits = None;
+        let text = whole(&it, &[], 0);
+        let work = "what two has of the shop is being dumped and deleted, ordered at 2026";
+        assert!(text.contains(work) && !text.contains("wait"), "{text}");
+        it.leftover_since = None;
         assert_eq!(row(&it)[4], "cleared");
         let text = ordered(&it);
         assert!(

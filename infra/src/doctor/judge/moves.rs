@@ -22,8 +22,10 @@ const ABORT_MAX: Duration = Duration::seconds(60);
 const WAIT_MAX: Duration = Duration::minutes(10);
 /// One fence that misses is a slow write; after so many the next ones will miss too, until the move fails.
 const FENCES_MISSED_MAX: u32 = 5;
-/// Copies of aborted moves are deleted in throttled chunks; the largest shop takes some minutes.
+/// What stands in the way of a deletion is tried again every few seconds.
 const LEFTOVER_MAX: Duration = Duration::minutes(15);
+/// Rows are dumped and deleted in throttled chunks, which is work of minutes for all but the largest shops.
+const DELETING_MAX: Duration = Duration::hours(1);
 /// Somebody paused it and meant to come back.
 const PAUSE_MAX: Duration = Duration::days(1);
 
@@ -50,30 +52,34 @@ pub(super) fn moves(catalog: &Catalog, at: OffsetDateTime, found: &mut Found) {
                 ),
             );
         }
-        if it
-            .leftover_since
-            .is_some_and(|since| at - since > LEFTOVER_MAX)
+        let max = if it.waits.is_some() {
+            LEFTOVER_MAX
+        } else {
+            DELETING_MAX
+        };
+        if let Some(age) = it.leftover_since.map(|since| at - since)
+            && age > max
         {
-            left_behind(it, found);
+            left_behind(it, age, found);
         }
     }
 }
 
-/// A copy that should be gone by now.
-fn left_behind(it: &Move, found: &mut Found) {
+/// A copy that should be gone by now. Where nothing stands in its way somebody is at it.
+fn left_behind(it: &Move, age: Duration, found: &mut Found) {
     let left = match it.state {
         MoveState::Aborted if it.clears => {
-            let what = format!("rows that order {} is to clear", it.id);
+            let what = format!("what order {} is to clear", it.id);
             Some((what, &it.target.name))
         }
         MoveState::Aborted => {
-            let what = format!("copy that the aborted move {} left", it.id);
+            let what = format!("the copy that the aborted move {} left", it.id);
             Some((what, &it.target.name))
         }
         // A source that is gone for good is waited for in silence, for years if need be; one that came back and does not
         // get on says why.
         MoveState::Done if it.source_gone && it.waits.is_some() => {
-            let what = format!("copy that the move without its source {} left", it.id);
+            let what = format!("the copy that the move without its source {} left", it.id);
             Some((what, &it.source.name))
         }
         MoveState::Preparing
@@ -91,17 +97,21 @@ fn left_behind(it: &Move, found: &mut Found) {
     };
     let Some((what, pod)) = left else { return };
     // (`error` is why the move itself ended so.)
-    let because = it.waits.as_ref().map(|text| format!(": {text}"));
+    let (how, fix) = match &it.waits {
+        Some(text) => (
+            format!("cannot be deleted: {text}"),
+            format!("it is tried again by itself; bring {pod} back if it is away"),
+        ),
+        None => (
+            format!("is being deleted for {} min", age.whole_minutes()),
+            format!("`podctl move show {}` says how far it is", it.id),
+        ),
+    };
     found.warning(
         "move",
         &it.shop.handle,
-        format!(
-            "the {what} at {pod} cannot be deleted{}",
-            because.unwrap_or_default()
-        ),
-        format!(
-            "it is tried again by itself; bring {pod} back if it is away. Until then the shop cannot move there"
-        ),
+        format!("{what} at {pod} {how}"),
+        format!("{fix}. Until it is gone the shop cannot move there"),
     );
 }
 

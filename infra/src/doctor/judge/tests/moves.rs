@@ -60,13 +60,19 @@ pub(super) const MOVES: &[Case] = &[
         "milk",
         "left at p2 cannot be deleted: p2 is away",
         |f| {
-            let since = f.at - Duration::minutes(20);
-            let it = moving(f, MoveState::Aborted, Duration::minutes(20));
-            it.leftover_since = Some(since);
+            let it = left(f, Duration::minutes(20));
             it.error = Some("the operator gave it up".into());
             it.waits = Some("p2 is away".into());
         },
     ),
+    warning("move", "milk", "at p2 cannot be deleted: a job", |f| {
+        let it = left(f, Duration::minutes(20));
+        it.clears = true;
+        it.waits = Some("a job writes them".into());
+    }),
+    warning("move", "milk", "is being deleted for 61 min", |f| {
+        left(f, Duration::minutes(61)).clears = true;
+    }),
     warning(
         "move",
         "milk",
@@ -80,6 +86,14 @@ pub(super) const MOVES: &[Case] = &[
         },
     ),
 ];
+
+/// An aborted one, whose copy is still there after so long.
+pub(super) fn left(facts: &mut Facts, for_long: Duration) -> &mut Move {
+    let since = facts.at - for_long;
+    let it = moving(facts, MoveState::Aborted, for_long);
+    it.leftover_since = Some(since);
+    it
+}
 
 /// A move in that state, unchanged for so long.
 fn moving(facts: &mut Facts, state: MoveState, since: Duration) -> &mut Move {
