@@ -7,7 +7,7 @@ use super::Context;
 use crate::cli::{PodAdd, Serve, Up};
 use crate::fleet_file::{self, FleetFile, PodNew, PodWish};
 use crate::home_dir::{FleetLock, HomeDir};
-use crate::output::Steps;
+use crate::output::{Steps, the_pod};
 use crate::plan::Prepared;
 use crate::{apply, down, plan, serve, up};
 
@@ -139,7 +139,7 @@ async fn bring_up(home: &HomeDir) -> anyhow::Result<Prepared> {
 
 fn served(applied: &Applied<'_>) -> String {
     match applied.pod {
-        Some(pod) => format!("pod {} ({}) serves", pod.name, pod.id),
+        Some(pod) => format!("{} ({}) serves", the_pod(&pod.name), pod.id),
         None => "the fleet is what fleet.toml says".into(),
     }
 }

@@ -10,7 +10,7 @@ use super::pod::or_known_pods;
 use crate::api::{PlacementAt, PlacementEvent, Pod, Shop, ShopNew, StateChange, TokenNew};
 use crate::cli::{Change, HostCommand, ShopCommand, ShopCreate, TokenArgs, TokenCommand};
 use crate::client::{Control, Error};
-use crate::output::{facts, instant, note, or_dash, table};
+use crate::output::{facts, instant, note, or_dash, table, the_pod};
 use crate::suggest;
 
 mod clear;
@@ -343,8 +343,8 @@ fn placement_line(placement: &PlacementAt) -> String {
         since,
     } = placement;
     format!(
-        "shop {shop}: pod {} ({}), epoch {}, {} since {}",
-        pod.name,
+        "shop {shop}: {} ({}), epoch {}, {} since {}",
+        the_pod(&pod.name),
         pod.id,
         epoch.get(),
         state.as_str(),

@@ -294,9 +294,12 @@ async fn guard(
             if switched =>
         {
             Err(CatalogError::Conflict(format!(
-                "shop {0} is at pod {1} already, and move {2} goes only forward; when it is observing, move the shop \
+                "shop {0} is at {1} already, and move {2} goes only forward; when it is observing, move the shop \
                  back with `podctl shop move {0} --to {3}`",
-                found.handle, found.target_name, found.id, found.source_name
+                found.handle,
+                the_pod(&found.target_name),
+                found.id,
+                found.source_name
             )))
         }
         MoveState::Preparing

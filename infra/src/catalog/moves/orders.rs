@@ -209,10 +209,13 @@ fn unfit(row: &MoveRow, order: MoveOrder) -> Result<Decision, CatalogError> {
 /// Before the catalog's step the source owns the shop, and what it alone has is the shop.
 fn too_early(row: &MoveRow) -> CatalogError {
     CatalogError::Conflict(format!(
-        "move {} of shop {} is {}, and pod {} still owns the shop: what is lost there is lost. Bring that pod back, from \
-         its replicas or a backup, then undo the move (`podctl move abort {0}`) or let it go on; the copy at pod {} is not \
-         the shop",
-        row.id, row.handle, row.state, row.source_name, row.target_name
+        "move {} of shop {} is {}, and {} still owns the shop: what is lost there is lost. Bring that pod back, from its \
+         replicas or a backup, then undo the move (`podctl move abort {0}`) or let it go on; the copy at {} is not the shop",
+        row.id,
+        row.handle,
+        row.state,
+        the_pod(&row.source_name),
+        the_pod(&row.target_name)
     ))
 }
 
@@ -235,9 +238,11 @@ fn finish(row: &MoveRow, despite_strays: u64) -> Result<Decision, CatalogError> 
             ),
         };
         return Err(CatalogError::Conflict(format!(
-            "shop {} has {so_many} at pod {} by now (`podctl move show {}` lists them), and its copy there is not deleted; \
+            "shop {} has {so_many} at {} by now (`podctl move show {}` lists them), and its copy there is not deleted; \
              {way}",
-            row.handle, row.source_name, row.id
+            row.handle,
+            the_pod(&row.source_name),
+            row.id
         )));
     }
     Ok(if row.state == MoveState::Observing {
@@ -250,12 +255,34 @@ fn finish(row: &MoveRow, despite_strays: u64) -> Result<Decision, CatalogError> 
 }
 
 fn refusal(row: &MoveRow, what: &str) -> CatalogError {
+    if row.clears() {
+        return clearing(row);
+    }
     CatalogError::Conflict(format!(
         "move {} of shop {} {what}: it is {}; {}",
         row.id,
         row.handle,
         row.state,
         ways(row)
+    ))
+}
+
+/// It was over as a move before it began, so that it takes none of a move's orders.
+fn clearing(row: &MoveRow) -> CatalogError {
+    let (id, shop, pod) = (row.id, &row.handle, the_pod(&row.target_name));
+    let what = if row.leftover_ms.is_some() {
+        format!(
+            "it goes on by itself until they are gone, and cannot be stopped or taken back: follow it with `podctl move watch \
+             {id}`"
+        )
+    } else {
+        format!(
+            "it is done. Where there are rows again, give it anew: `podctl shop clear {shop} --at {}`",
+            row.target_name
+        )
+    };
+    CatalogError::Conflict(format!(
+        "{id} is no move, but the order to clear rows of shop {shop} at {pod}; {what}"
     ))
 }
 
@@ -269,7 +296,7 @@ fn despite_strays(row: &MoveRow) -> String {
 
 /// What can be done with a move in its state.
 pub(super) fn ways(row: &MoveRow) -> String {
-    let id = row.id;
+    let (id, source) = (row.id, the_pod(&row.source_name));
     match row.state {
         MoveState::Preparing
         | MoveState::Copying
@@ -282,9 +309,8 @@ pub(super) fn ways(row: &MoveRow) -> String {
             "that lasts moments; try again in some seconds, or follow it with `podctl move watch {id}`"
         ),
         MoveState::Cutover => format!(
-            "that lasts moments; try again in some seconds, or follow it with `podctl move watch {id}`. If pod {} is gone \
-             for good: `podctl move finish {id} --source-gone`",
-            row.source_name
+            "that lasts moments; try again in some seconds, or follow it with `podctl move watch {id}`. If {source} is \
+             gone for good: `podctl move finish {id} --source-gone`"
         ),
         MoveState::Observing => {
             let despite = despite_strays(row);
@@ -295,14 +321,13 @@ pub(super) fn ways(row: &MoveRow) -> String {
             )
         }
         MoveState::Retiring => format!(
-            "the copy at pod {0} is being deleted; wait for its end (`podctl move watch {id}`), or stop it with \
-             `podctl move pause {id}`. If pod {0} is gone for good: `podctl move finish {id} --source-gone`",
-            row.source_name
+            "the copy at {source} is being deleted; wait for its end (`podctl move watch {id}`), or stop it with \
+             `podctl move pause {id}`. If {source} is gone for good: `podctl move finish {id} --source-gone`"
         ),
         MoveState::Paused if is_past_switch(row) => {
             format!(
-                "let it go on with `podctl move resume {id}`; the shop is at pod {}",
-                row.target_name
+                "let it go on with `podctl move resume {id}`; the shop is at {}",
+                the_pod(&row.target_name)
             )
         }
         MoveState::Paused => format!(
@@ -315,15 +340,9 @@ pub(super) fn ways(row: &MoveRow) -> String {
         MoveState::Aborting => {
             format!("it is being undone and ends by itself (`podctl move watch {id}`)")
         }
-        MoveState::Aborted if row.clears() => format!(
-            "it is an order to clear the rows of shop {} at {}, and goes on by itself until they are gone (`podctl move show \
-             {id}`)",
-            row.handle,
-            the_pod(&row.target_name)
-        ),
         MoveState::Aborted => format!(
-            "it is over, and the shop stayed at pod {}; begin another one with `podctl shop move {} --to {}`",
-            row.source_name, row.handle, row.target_name
+            "it is over, and the shop stayed at {source}; begin another one with `podctl shop move {} --to {}`",
+            row.handle, row.target_name
         ),
         MoveState::Done => format!(
             "it is over; another move brings the shop elsewhere (`podctl shop move {} --to <pod>`)",

@@ -6,6 +6,7 @@ use super::open_of;
 use crate::api::{Pin, PodName, ShopName};
 use crate::catalog::shops::{self, ShopRef};
 use crate::catalog::{Catalog, CatalogError, instant, pods, signed};
+use crate::output::the_pod;
 
 impl Catalog {
     /// Pins a shop to a pod (by id or name), or to where it is. The same again changes nothing; another pod replaces it.
@@ -37,9 +38,12 @@ impl Catalog {
             && open.target != pod.id
         {
             return Err(CatalogError::Conflict(format!(
-                "shop {} is on its way to pod {} (move {} is {}); abort that first with `podctl move abort {2}`, or pin \
+                "shop {} is on its way to {} (move {} is {}); abort that first with `podctl move abort {2}`, or pin \
                  it to that pod",
-                shop.handle, open.target_name, open.id, open.state
+                shop.handle,
+                the_pod(&open.target_name),
+                open.id,
+                open.state
             )));
         }
         let at_ms = change.at_ms;
@@ -56,7 +60,7 @@ impl Catalog {
         .execute(change.conn())
         .await?;
         let because = reason.map(|r| format!(": {r}")).unwrap_or_default();
-        let text = format!("pinned to pod {}{because}", pod.name);
+        let text = format!("pinned to {}{because}", the_pod(&pod.name));
         change
             .note("shop-pin", shop.handle.as_str(), None, &text)
             .await?;

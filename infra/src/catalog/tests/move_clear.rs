@@ -108,14 +108,27 @@ async fn an_order_to_clear_is_one_and_keeps_moves_of_the_shop_away_until_it_is_d
         said.contains("to be cleared") && said.contains(&ordered.id.to_string()),
         "{said}"
     );
-    let resumed = catalog
-        .order_move("ops", &MoveRef::Id(ordered.id), MoveOrder::Resume)
-        .await;
-    let said = text(&resumed.unwrap_err());
-    assert!(said.contains("an order to clear the rows"), "{said}");
+    let resumed = async || {
+        let reference = MoveRef::Id(ordered.id);
+        let resumed = catalog.order_move("ops", &reference, MoveOrder::Resume);
+        text(&resumed.await.unwrap_err())
+    };
+    let said = resumed().await;
+    for part in [
+        "order to clear rows of shop calm at pod two",
+        "cannot be stopped",
+        "move watch",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
     let mine = take(&catalog, &ordered, "a").await;
     catalog.leftover_done(&mine).await.unwrap();
     assert_eq!(told().await.as_deref(), Some("cleared"));
+    let said = resumed().await;
+    assert!(
+        said.contains("it is done") && said.contains("podctl shop clear calm --at two"),
+        "{said}"
+    );
     let events = catalog.move_events(ordered.id, 0).await.unwrap();
     assert_eq!(events.first().map(|it| it.actor.as_str()), Some("ops"));
     let plan = catalog.check_clear(&order).await.unwrap();

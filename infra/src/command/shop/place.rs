@@ -14,7 +14,7 @@ use crate::client::Control;
 use crate::command::pod::or_known_pods;
 use crate::command::{Context, fleet, moves};
 use crate::fleet_file::PodWish;
-use crate::output::{count, facts, note, table};
+use crate::output::{count, facts, note, table, the_pod};
 
 /// A refusal may be one pod's business; what several say is the shop's. Each is asked for some seconds.
 const PODS_ASKED: usize = 3;
@@ -203,8 +203,9 @@ pub(super) async fn isolate(
         let refused = anyhow!(error);
         match &added {
             Some(pod) => refused.context(format!(
-                "pod {pod} was added for {0} and stays, empty; when what follows is mended, `podctl shop isolate {0}` takes it",
-                shop.handle
+                "{pod} was added for {0} and stays, empty; when what follows is mended, `podctl shop isolate {0}` takes it",
+                shop.handle,
+                pod = the_pod(pod)
             )),
             None => refused,
         }
