@@ -4,7 +4,7 @@ use shared::moves::{MoveId, MoveState};
 use shared::{Epoch, PodId, ShopId};
 
 use super::back::{strays_against, take_back};
-use super::leftovers::leftover_at;
+use super::leftovers::{any_leftover, leftover_at};
 use super::orders::ways;
 use super::row::Entry;
 use super::{MoveDetail, MoveKind, MoveRow, append, by_id, counts, open_of};
@@ -285,8 +285,10 @@ fn pinned_elsewhere(shop: &Shop, target: &Pod) -> Vec<String> {
     }
     if let Some(region) = shop.region.as_ref().filter(|r| **r != target.region) {
         against.push(format!(
-            "shop {} is pinned to region {region}, and pod {} is in {}; name a pod of its region",
-            shop.handle, target.name, target.region
+            "shop {} is pinned to region {region}, and {} is in {}; name a pod of its region",
+            shop.handle,
+            the_pod(&target.name),
+            target.region
         ));
     }
     against
@@ -314,7 +316,7 @@ pub(super) async fn worked_on(
 }
 
 /// A migration that runs at one of the pods.
-async fn migrating(
+pub(super) async fn migrating(
     change: &mut Change<'_>,
     either: [PodId; 2],
 ) -> Result<Option<String>, CatalogError> {
@@ -330,28 +332,37 @@ async fn migrating(
     .await?;
     Ok(found.map(|(id, pod)| {
         format!(
-            "the schema of pod {pod} is being changed by operation {id}; move when that has ended"
+            "the schema of {} is being changed by operation {id}; try again when that has ended",
+            the_pod(&pod)
         )
     }))
 }
 
-/// The other side of it: no migration of a pod begins beside an open move from or to it.
+/// The other side of it: no migration of a pod begins beside an open move from or to it, nor while rows of a shop are deleted
+/// there. A run of either goes by the tables that it finds at its beginning.
 pub(in crate::catalog) async fn refuse_migration_beside(
     change: &mut Change<'_>,
     pod: &str,
 ) -> Result<(), CatalogError> {
-    let open: Option<(String, String)> = sqlx::query_as(
-        "select m.id, m.state from move m join pod d on d.id = m.source_pod or d.id = m.target_pod \
+    let open: Option<(String, String, String)> = sqlx::query_as(
+        "select m.id, m.state, d.name from move m join pod d on d.id = m.source_pod or d.id = m.target_pod \
          where m.state not in ('done', 'aborted') and (d.name = $1 or cast(d.id as text) = $1) \
          order by m.created_ms limit 1",
     )
     .bind(pod)
     .fetch_optional(change.conn())
     .await?;
-    match open {
+    if let Some((id, state, name)) = open {
+        return Err(CatalogError::Conflict(format!(
+            "{} has an open move, {id} ({state}); change its schema when that is over (`podctl move show {id}`)",
+            the_pod(&name)
+        )));
+    }
+    match any_leftover(change, pod).await? {
         None => Ok(()),
-        Some((id, state)) => Err(CatalogError::Conflict(format!(
-            "pod {pod} has an open move, {id} ({state}); change its schema when that is over (`podctl move show {id}`)"
+        Some((rows, id)) => Err(CatalogError::Conflict(format!(
+            "{rows}, table by table; change its schema when `podctl move show {id}` tells of no leftover. It says what that \
+             waits for"
         ))),
     }
 }

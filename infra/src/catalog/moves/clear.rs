@@ -7,7 +7,7 @@
 use shared::PodId;
 use shared::moves::{MoveId, MoveState};
 
-use super::begin::{last_owner, moving, reserve};
+use super::begin::{last_owner, migrating, moving, reserve};
 use super::leftovers::{self, leftover_at};
 use super::row::{Entry, RawMove, select_move};
 use super::{MoveDetail, MoveKind, MoveRow, append, by_id, open_of};
@@ -132,9 +132,13 @@ impl Catalog {
         if let Some(open) = open_of(change.conn(), shop.id).await? {
             return Err(moving(&open));
         }
-        match leftover_at(change, shop, pod).await? {
-            Some(text) => Err(CatalogError::Conflict(text)),
-            None => Ok(plan),
+        let mut against = Vec::new();
+        against.extend(leftover_at(change, shop, pod).await?);
+        against.extend(migrating(change, [pod.id; 2]).await?);
+        if against.is_empty() {
+            Ok(plan)
+        } else {
+            Err(CatalogError::Conflict(against.join("; ")))
         }
     }
 }

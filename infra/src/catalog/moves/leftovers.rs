@@ -246,7 +246,7 @@ impl Catalog {
         } else {
             &row.target_name
         };
-        let note = format!("no row of the shop is left at pod {pod}");
+        let note = format!("no row of the shop is left at {}", the_pod(pod));
         append(&mut change, left.id, row.state, left.owner, Some(&note)).await?;
         change.commit().await
     }
@@ -310,17 +310,40 @@ pub(super) async fn leftover_at(
             .fetch_optional(change.conn())
             .await?;
     let Some(id) = left else { return Ok(None) };
-    let ordered = by_id(change.conn(), move_id(&id)?).await?.clears();
-    let (pod, handle) = (the_pod(&pod.name), &shop.handle);
-    let rows = if ordered {
-        format!("{pod} still has rows of shop {handle} that are to be cleared (order {id})")
-    } else {
-        format!("{pod} still has rows of shop {handle} that move {id} left there")
-    };
+    let row = by_id(change.conn(), move_id(&id)?).await?;
+    let rows = still_there(&row, &pod.name);
     Ok(Some(format!(
-        "{rows}; they are deleted as soon as the pod can be reached: try again when `podctl move show {id}` tells of no \
-         leftover"
+        "{rows} as soon as the pod can be reached: try again when `podctl move show {id}` tells of no leftover"
     )))
+}
+
+/// What is still to be deleted at a pod (by name or id) of whichever shop, and of which move that is.
+pub(super) async fn any_leftover(
+    change: &mut Change<'_>,
+    pod: &str,
+) -> Result<Option<(String, MoveId)>, CatalogError> {
+    let left: Option<(String, String)> = sqlx::query_as(
+        "select l.move, d.name from move_leftover l join pod d on d.id = l.pod \
+         where d.name = $1 or cast(d.id as text) = $1 order by l.created_ms, l.move limit 1",
+    )
+    .bind(pod)
+    .fetch_optional(change.conn())
+    .await?;
+    let Some((id, name)) = left else {
+        return Ok(None);
+    };
+    let row = by_id(change.conn(), move_id(&id)?).await?;
+    Ok(Some((still_there(&row, &name), row.id)))
+}
+
+fn still_there(row: &MoveRow, pod: &str) -> String {
+    let (pod, handle, id) = (the_pod(pod), &row.handle, row.id);
+    let whose = if row.clears() {
+        format!("are to be cleared (order {id})")
+    } else {
+        format!("move {id} left there")
+    };
+    format!("{pod} still has rows of shop {handle} that {whose}; they are deleted")
 }
 
 /// Added in the transaction that closes the move.

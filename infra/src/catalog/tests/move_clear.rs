@@ -4,7 +4,7 @@ use shared::moves::{MoveEvent, MoveState};
 
 use super::moves::{at, begun, step, taken, text, to};
 use super::*;
-use crate::api::Stray;
+use crate::api::{OperationChange, OperationNew, OperationState, Stray};
 
 fn order(shop: &Shop, at: &str) -> ClearOrder {
     ClearOrder {
@@ -135,6 +135,69 @@ async fn an_order_to_clear_is_one_and_keeps_moves_of_the_shop_away_until_it_is_d
     assert_eq!((plan.last.is_some(), plan.under_way()), (true, None));
     let moved = catalog.begin_move("ops", &to(&shop, "two")).await.unwrap();
     assert!(moved.epoch > ordered.epoch);
+}
+
+/// Who deletes rows goes by the tables that were there when it began: a new one would keep its rows, and nobody would know.
+#[tokio::test]
+async fn the_schema_of_a_pod_changes_only_where_no_row_is_being_deleted() {
+    let (_dir, catalog) = catalog().await;
+    let shop = calm(&catalog).await;
+    let migrate = async |subject: &str| {
+        let new = OperationNew {
+            id: uuid::Uuid::now_v7().to_string(),
+            kind: "migrate".into(),
+            subject: subject.into(),
+            detail: serde_json::Value::Null,
+        };
+        catalog.put_operation("ops", &new).await
+    };
+    let ended = async |id: &str| {
+        let done = OperationChange {
+            state: Some(OperationState::Done),
+            ..Default::default()
+        };
+        catalog.change_operation("ops", id, &done).await.unwrap();
+    };
+    // The copy that an aborted move left, then an order to clear rows.
+    let moved = catalog.begin_move("ops", &to(&shop, "two")).await.unwrap();
+    let moved = taken(&catalog, &moved, "a").await;
+    let moved = step(&catalog, &moved, MoveEvent::Abort).await;
+    let aborted = step(&catalog, &moved, MoveEvent::Undone).await;
+    for (begun, words) in [
+        (Some(aborted), "left there"),
+        (None, "to be cleared (order"),
+    ] {
+        let left = match begun {
+            Some(row) => row,
+            None => catalog
+                .begin_clear("ops", &order(&shop, "two"))
+                .await
+                .unwrap(),
+        };
+        for name in ["two", "2"] {
+            let said = text(&migrate(name).await.unwrap_err());
+            let way = format!("podctl move show {}", left.id);
+            for part in [
+                "pod two still has rows of shop calm",
+                words,
+                "change its schema",
+                &way,
+            ] {
+                assert!(said.contains(part), "{said}");
+            }
+        }
+        ended(&migrate("one").await.unwrap().id).await;
+        let mine = take(&catalog, &left, "a").await;
+        catalog.leftover_done(&mine).await.unwrap();
+    }
+    let running = migrate("two").await.unwrap();
+    let said = refusal(&catalog, &order(&shop, "two")).await;
+    assert!(
+        said.contains("the schema of pod two is being changed") && said.contains(&running.id),
+        "{said}"
+    );
+    ended(&running.id).await;
+    catalog.check_clear(&order(&shop, "two")).await.unwrap();
 }
 
 /// Owner numbers only grow: over whatever the shop had before, with each takeover, and on to the next move. Whoever of a former

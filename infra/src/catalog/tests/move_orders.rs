@@ -233,7 +233,10 @@ async fn each_refusal_by_other_work_says_what_to_do() {
         .put_operation("ops", &migration())
         .await
         .unwrap_err();
-    assert!(beside.to_string().contains("open move"), "{beside}");
+    assert!(
+        beside.to_string().contains("pod two has an open move"),
+        "{beside}"
+    );
     let astray = catalog
         .pin_shop("ops", &reference, Some("one"), None)
         .await
