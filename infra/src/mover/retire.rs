@@ -18,7 +18,7 @@ mod dump;
 // Which dumps are there, and how old.
 mod prune;
 
-pub(crate) use dump::{Of, dump_rows};
+pub(crate) use dump::{Of, dump_rows, has_begun};
 pub(crate) use prune::{Found, found};
 
 /// The mark of the transactions that delete them.

@@ -129,12 +129,7 @@ pub(crate) async fn dump_rows(
         on_disk(&whole, move || Part::take_up(&dir, &name, owner, every)).await?
     };
     let mut session = Session::open(job, &job.source).await?;
-    let begun = format!(
-        "select 1 from move_mark where move_id = '{}' and part = '{}'",
-        job.id,
-        of.deleted_by()
-    );
-    let partial = !session.rows("read the mark", &begun).await?.is_empty();
+    let partial = has_begun(&mut session, job, of).await?;
     let throttle = Throttle::deleting(job, &job.source);
     let mut entries = Vec::new();
     for (number, table) in tables.iter().enumerate() {
@@ -160,6 +155,13 @@ pub(crate) async fn dump_rows(
     };
     finish(&part.folder, &whole, &manifest, tables).map_err(|error| failed(&whole, error))?;
     Ok(whole)
+}
+
+/// Whether rows were deleted already that are dumped so: a deletion marks its transactions.
+pub(crate) async fn has_begun(session: &mut Session, job: &Job, of: Of) -> Result<bool, MoveError> {
+    let (id, part) = (job.id, of.deleted_by());
+    let mark = format!("select 1 from move_mark where move_id = '{id}' and part = '{part}'");
+    Ok(!session.rows("read the mark", &mark).await?.is_empty())
 }
 
 /// Reads a table in pieces, from where an earlier run came, while a thread packs and writes them; the file is on the disk at

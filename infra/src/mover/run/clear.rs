@@ -113,6 +113,10 @@ async fn job_at(mover: &Arc<Mover>, left: &Leftover, ordered: MoveRow) -> Result
 impl Clearing<'_> {
     /// Follows the pod's binlog from where the last run had looked at it, or from now: nothing is dumped yet.
     async fn watch(&mut self, session: &mut Session) -> Result<Watched, MoveError> {
+        let of = retire::Of::Cleared { strays: 0 };
+        if !retire::has_begun(session, &self.job, of).await? {
+            self.vain = self.detail.record.dump.as_ref().map(PathBuf::from);
+        }
         if self.detail.watched.is_none() {
             let executed = session.gtid_executed().await?;
             self.detail.watched = Some(executed.to_string());
