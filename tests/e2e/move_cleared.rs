@@ -110,7 +110,7 @@ async fn inv3_rows_that_come_while_others_are_cleared_are_dumped_too(fleet: &Fle
     let points = fleet.with_own_failpoints().await?;
     let control = ControlDoor::of(fleet).await?;
     let other = fleet.primary(2).await?;
-    for when in [Late::NobodyDrives, Late::Seen, Late::SeenLate] {
+    for when in [Late::NobodyDrives, Late::Seen, Late::Behind] {
         let late = late(fleet, &points, &control, &other, when).await;
         late.with_context(|| format!("{when:?}"))?;
     }
@@ -126,7 +126,7 @@ enum Late {
     /// Beside the run that is about to delete, which has seen it.
     Seen,
     /// Beside the run that is about to delete, whose reading of the binlog is behind.
-    SeenLate,
+    Behind,
 }
 
 /// A deletion that did not wait for the reading of the binlog would be over by then; one that waits may take longer.
@@ -162,12 +162,12 @@ async fn late(
             points.go_on(shop.id, first);
             id
         }
-        Late::Seen | Late::SeenLate => {
+        Late::Seen | Late::Behind => {
             let place = "clear-delete.before";
             points.set(shop.id, place, "stop")?;
             let id = clear(fleet, &shop).await?;
             points.happens(shop.id, place, ENDS_MAX).await?;
-            if when == Late::SeenLate {
+            if when == Late::Behind {
                 points.be_blind(shop.id, 2)?;
             }
             other.run(&more).await?;
@@ -175,7 +175,7 @@ async fn late(
                 is_seen(control, id).await?;
             }
             points.go_on(shop.id, place);
-            if when == Late::SeenLate {
+            if when == Late::Behind {
                 tokio::time::sleep(DELETED_BY).await;
                 points.see(shop.id, 2)?;
             }
