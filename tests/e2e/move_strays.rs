@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
@@ -43,19 +44,20 @@ async fn inv3_strays_at_the_end_of_a_source_are_told_and_stop_it(fleet: &Fleet) 
     fleet.announce_error("strays at the source")?;
     fleet.on_both(TABLES).await?;
     let points = fleet.with_own_failpoints().await?;
-    let mut ended = Ok(());
-    for when in [When::AfterTheDump, When::AfterTheLook, When::WhileRowsGo] {
-        ended = Box::pin(one(fleet, &points, when)).await;
-        ended = ended.with_context(|| format!("{when:?}"));
-        if ended.is_err() {
-            break;
-        }
-    }
-    let counted = counted(fleet).await;
+    let ended = Box::pin(each(fleet, &points)).await;
     fleet.without_own_failpoints(points).await?;
     ended?;
-    counted?;
     fleet.on_both("drop table x_late, x_later").await
+}
+
+async fn each(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
+    let control = server(fleet).await?;
+    let before = Counted::of(&control).await?;
+    for when in [When::AfterTheDump, When::AfterTheLook, When::WhileRowsGo] {
+        let ended = Box::pin(one(fleet, points, when)).await;
+        ended.with_context(|| format!("{when:?}"))?;
+    }
+    before.grows_by(3.0, &control).await
 }
 
 async fn one(fleet: &Fleet, points: &OwnFailPoints, when: When) -> Result<()> {
@@ -84,12 +86,14 @@ async fn one(fleet: &Fleet, points: &OwnFailPoints, when: When) -> Result<()> {
             vec![rows + 1]
         }
         When::AfterTheLook => {
+            let server = server(fleet).await?;
+            let before = Told::now(&server).await?;
             points.set(shop.id, "delete.before", "stop")?;
             control.tell(moved.id, "finish").await?.wants(200)?;
             points.happens(shop.id, "delete.before", MOVED_MAX).await?;
             source.run(&stray).await?;
             told(&control, moved.id).await?;
-            alarms(fleet).await?;
+            alarms(&server, &before).await?;
             points.go_on(shop.id, "delete.before");
             vec![rows + 1]
         }
@@ -164,33 +168,78 @@ async fn server(fleet: &Fleet) -> Result<String> {
     Ok(control.context("a control server")?.http)
 }
 
+/// What the metrics say of open moves.
+#[derive(Debug)]
+struct Told {
+    strays: f64,
+    retiring: f64,
+    /// For how long the first of those is at it.
+    age: f64,
+}
+
+impl Told {
+    /// Of a moment that is not over yet when it is asked for.
+    async fn now(control: &str) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
+        wait_until("the metrics are of now", MOVED_MAX, async || {
+            let looked = "podhost_catalog_look_timestamp_seconds";
+            let looked = metrics::total(control, looked).await?;
+            ensure!(looked > now, "they are {} s old", now - looked);
+            Self::of(control).await
+        })
+        .await
+    }
+
+    async fn of(control: &str) -> Result<Self> {
+        let (retiring, oldest) = ("\"retiring\"", "podhost_moves_state_oldest_seconds");
+        Ok(Self {
+            strays: metrics::total(control, "podhost_moves_strays").await?,
+            retiring: metrics::sum(control, "podhost_moves_open", retiring).await?,
+            age: metrics::sum(control, oldest, retiring).await?,
+        })
+    }
+}
+
 /// Who watches the metrics is told of it too.
-async fn alarms(fleet: &Fleet) -> Result<()> {
-    let control = server(fleet).await?;
+async fn alarms(control: &str, before: &Told) -> Result<()> {
     wait_until("the metrics have the stray", MOVED_MAX, async || {
-        let strays = metrics::total(&control, "podhost_moves_strays").await?;
-        let retire = metrics::sum(&control, "podhost_moves_open", "\"retiring\"").await?;
-        let oldest = "podhost_moves_state_oldest_seconds";
-        let age = metrics::sum(&control, oldest, "\"retiring\"").await?;
-        ensure!(
-            strays >= 1.0 && retire >= 1.0 && age > 0.0,
-            "{strays} strays, {retire} moves that retire, for {age} s"
-        );
+        let now = Told::of(control).await?;
+        let more = now.strays - before.strays >= 1.0 && now.retiring - before.retiring >= 1.0;
+        ensure!(more && now.age > 0.0, "{now:?} after {before:?}");
         Ok(())
     })
     .await
 }
 
-/// Each of the moves was handed over once, and came to its end.
-async fn counted(fleet: &Fleet) -> Result<()> {
-    let control = server(fleet).await?;
-    let done = metrics::sum(&control, "podhost_moves_ended_total", "\"done\"").await?;
-    let fences = metrics::total(&control, "podhost_moves_fence_seconds_count").await?;
-    ensure!(
-        done >= 3.0 && fences >= 3.0,
-        "{done} moves are done, of {fences} fences"
-    );
-    Ok(())
+/// What the control server has counted since it was started.
+#[derive(Debug)]
+struct Counted {
+    done: f64,
+    fences: f64,
+}
+
+impl Counted {
+    async fn of(control: &str) -> Result<Self> {
+        let fences = "podhost_moves_fence_seconds_count";
+        Ok(Self {
+            done: metrics::sum(control, "podhost_moves_ended_total", "\"done\"").await?,
+            fences: metrics::total(control, fences).await?,
+        })
+    }
+
+    /// Each of so many moves was handed over once, and came to its end.
+    async fn grows_by(&self, moves: f64, control: &str) -> Result<()> {
+        wait_until("the moves are counted", MOVED_MAX, async || {
+            let now = Self::of(control).await?;
+            let (done, fences) = (now.done - self.done, now.fences - self.fences);
+            ensure!(
+                done >= moves && fences >= moves,
+                "{done} moves are done, of {fences} fences"
+            );
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// An operator's word, who has looked at the one stray.

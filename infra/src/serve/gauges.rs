@@ -51,7 +51,7 @@ pub(super) async fn run(app: Arc<App>) {
 }
 
 async fn look(app: &App) -> Result<(), CatalogError> {
-    let catalog = &app.catalog;
+    let (catalog, at) = (&app.catalog, now_ms());
     let pods = catalog.pods().await?;
     for pod in &pods {
         gauge!(metric::POD_SHOPS, metric::POD => pod.id.to_string()).set(number(pod.shops));
@@ -64,7 +64,7 @@ async fn look(app: &App) -> Result<(), CatalogError> {
     moves.show();
     *app.looked.0.lock() = Some(moves);
     gauge!(metric::MOVES_HELD_BACK).set(number(app.moves.held_back_all()));
-    gauge!(metric::CATALOG_LOOK).set(seconds(now_ms()));
+    gauge!(metric::CATALOG_LOOK).set(seconds(at));
     Ok(())
 }
 
