@@ -89,6 +89,7 @@ pub(crate) fn begin(g: &Safeguards, s: &mut State, target: u8) -> Option<()> {
         resume: None,
         leftover: None,
         source_gone: false,
+        must_fail: false,
     });
     Some(())
 }
@@ -122,6 +123,7 @@ pub(crate) fn step(
         return None;
     }
     mv.state = at.after(event)?;
+    mv.must_fail &= event != MoveEvent::Fail;
     if event == MoveEvent::Undone {
         mv.leftover = Some(mv.target);
     }
@@ -133,6 +135,22 @@ pub(crate) fn step(
         mv.from = None;
     }
     Some(())
+}
+
+/// Remembers that a comparison inside the fence failed.
+pub(crate) fn note_must_fail(s: &mut State, number: u8, owner: u8, at: MoveState) -> Option<()> {
+    let mv = mv_mut(s, number);
+    if mv.owner != owner || mv.state != at {
+        return None;
+    }
+    mv.must_fail = true;
+    Some(())
+}
+
+/// Without such a note: the fence is lifted for a comparison that failed, and nobody else is told. The property alone goes by
+/// it.
+pub(crate) fn lifted_without_a_note(s: &mut State, number: u8) {
+    mv_mut(s, number).must_fail = true;
 }
 
 /// Remembers the source's executed set, once.
@@ -150,7 +168,7 @@ pub(crate) fn note_ready(s: &mut State, number: u8, set: u8) {
     mv_mut(s, number).ready = set;
 }
 
-/// The point of no return.
+/// The point of no return. (The product refuses it to a move that is to fail too: no mover should come so far with one.)
 pub(crate) fn switch(s: &mut State, number: u8, owner: u8) -> Option<()> {
     let now = placement(s);
     let mv = mv(s, number);
@@ -178,6 +196,7 @@ pub(crate) fn abort(s: &mut State, number: u8) -> Option<()> {
     }
     let mv = mv_mut(s, number);
     mv.state = mv.state.after(MoveEvent::Abort)?;
+    mv.must_fail = false;
     Some(())
 }
 

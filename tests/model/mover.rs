@@ -3,7 +3,7 @@
 //!
 //! Mirrors `infra/src/mover/driver.rs` and `driver/*`, `infra/src/mover/run/{task,leftover}.rs`. A mover goes by what it
 //! remembers: the catalog and the pods refuse what is out of date. `verifying` compares nothing here: what the model shows holds
-//! without comparisons, which are there to find faults of servers and of our own code.
+//! without comparisons, which are there to find faults of servers and of our own code. Inside a fence one may fail at any time.
 
 use shared::home::HomeState;
 use shared::moves::MoveState;
@@ -29,6 +29,13 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8, why: Why
     let owner = catalog::take(g, s, number);
     let mv = catalog::mv(s, number);
     let switched = catalog::switched(s, number);
+    let fails = mv.state.may_be_fenced() && !switched && g.must_fail;
+    // What an earlier run has noted is graver than what ended the last one.
+    let why = if fails && mv.must_fail {
+        Why::Fail
+    } else {
+        why
+    };
     let pc = match mv.state {
         MoveState::Aborting => Pc::Home(Change::Restore),
         MoveState::Done => Pc::Home(Change::TakeLeftover),
@@ -36,6 +43,7 @@ pub(crate) fn take(g: &Safeguards, s: &mut State, m: usize, number: u8, why: Why
         MoveState::Aborted if s.pod(mv.target).home.is_some() => Pc::Rows(OnRows::Leftover),
         MoveState::Aborted => Pc::Home(Change::Forget),
         MoveState::Cutover if switched => Pc::Home(Change::TakeTarget),
+        _ if fails && why == Why::Fail && !mv.must_fail => Pc::Step(Step::NoteMustFail),
         MoveState::Preparing | MoveState::Fenced | MoveState::Cutover => {
             Pc::Home(Change::TakeSource)
         }
@@ -278,9 +286,14 @@ fn look(g: &Safeguards, s: &mut State, m: usize, what: Look) -> Option<()> {
 
 /// What follows a change of a home.
 fn changed_home(g: &Safeguards, s: &mut State, m: usize, what: Change) {
-    let Mover { mv, at, lift, .. } = s.movers[m];
+    let Mover {
+        mv, at, lift, why, ..
+    } = s.movers[m];
     let it = catalog::mv(s, mv);
     let standing = at.may_be_fenced();
+    if what == Change::TakeSource && standing && lift && why == Why::Fail && !g.must_fail {
+        catalog::lifted_without_a_note(s, mv);
+    }
     let next = match what {
         Change::TakeSource if standing && !lift => Pc::Home(Change::Moved),
         Change::TakeSource if standing => Pc::Step(Step::Stopped),

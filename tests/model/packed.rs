@@ -69,12 +69,8 @@ impl Bytes {
         self.all([mv.epoch, mv.owner, mv.from.unwrap_or(NONE), mv.ready]);
         let resume = mv.resume.map_or(NONE, |point| point as u8);
         let leftover = mv.leftover.unwrap_or(NONE);
-        self.all([
-            u8::from(mv.back),
-            resume,
-            leftover,
-            u8::from(mv.source_gone),
-        ]);
+        self.all([resume, leftover]);
+        self.all([mv.back, mv.source_gone, mv.must_fail].map(u8::from));
     }
 
     fn late(&mut self, op: Option<&Op>) {

@@ -15,6 +15,7 @@ pub(crate) const NOT_LOST: &str = "no acknowledged write is missing at the owner
 pub(crate) const NOT_DOUBLED: &str = "no write is applied twice";
 pub(crate) const STRONG: &str = "a strong read sees every write acknowledged before it began";
 pub(crate) const SESSION: &str = "a session never goes back";
+pub(crate) const ARRIVES: &str = "no move arrives whose comparison inside the fence failed";
 pub(crate) const OWNER: &str = "the pod that the catalog names can answer";
 pub(crate) const OPEN: &str = "where nobody drives a move, the shop sells";
 pub(crate) const FROZEN: &str = "a frozen shop takes no writes";
@@ -37,6 +38,10 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             !p.rules.within.reader
                 || clients::answers(&p.rules.on, s)
                     .all(|(_, _, data)| s.clients.session.2 & !data.keys == 0)
+        }),
+        Property::always(ARRIVES, |_, s: &State| {
+            let mut all = 1..=catalog::latest(s);
+            all.all(|number| !(catalog::mv(s, number).must_fail && catalog::switched(s, number)))
         }),
         Property::always(OWNER, |_, s| owner_answers(s)),
         Property::always(OPEN, |_, s| driven(s) || s.catalog.ordered || as_placed(s)),

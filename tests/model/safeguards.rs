@@ -29,6 +29,9 @@ pub(crate) struct Safeguards {
     pub(crate) wait_executed: bool,
     /// A fence is lifted before the catalog says so. Off: after.
     pub(crate) lift_first: bool,
+    /// A comparison that failed inside a fence is noted in the catalog before that is lifted: who takes the move over in between
+    /// has it from there. Off: only who compared remembers it.
+    pub(crate) must_fail: bool,
     /// A beginning after a failure takes away what the try before left at the target, rows and marks. Off: old chunks count.
     pub(crate) cleaned: bool,
     /// A home keeps the last owner number for ever, and numbers grow over all moves of a shop. Off: each move counts from one,
@@ -59,6 +62,7 @@ impl Safeguards {
         reserved_epochs: true,
         wait_executed: true,
         lift_first: true,
+        must_fail: true,
         cleaned: true,
         owner_kept: true,
         leftover_taken: true,

@@ -122,6 +122,8 @@ pub(crate) struct Move {
     pub(crate) leftover: Option<u8>,
     /// An operator said that the source is gone for good.
     pub(crate) source_gone: bool,
+    /// A comparison inside the fence failed: noted before the fence is lifted, until the move has failed or is undone.
+    pub(crate) must_fail: bool,
 }
 
 /// The catalog's part that matters here.
@@ -201,6 +203,7 @@ pub(crate) enum Step {
     CaughtUp,
     Verified,
     Followed,
+    NoteMustFail,
     /// What [`Why`] says: the fence is lifted, or none stood.
     Stopped,
     Switch,

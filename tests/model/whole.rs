@@ -3,7 +3,7 @@
 use shared::moves::MoveState;
 
 use crate::safeguards::Bounds;
-use crate::state::{Move, State};
+use crate::state::{Move, Mover, State, Why};
 use crate::{catalog, holds, reached};
 
 fn is(s: &State, number: usize, state: MoveState) -> bool {
@@ -212,6 +212,11 @@ fn inv1_inv2_inv3_inv11_stopped_and_begun_anew() {
         },
         vec![
             reached("failed", |_, s| is(s, 1, MoveState::Failed)),
+            reached("one more mover knows that it must fail", |_, s| {
+                let knows = |m: &&Mover| m.mv == 1 && m.why == Why::Fail;
+                s.catalog.moves[0].is_some_and(|mv| mv.must_fail)
+                    && s.movers.iter().filter(knows).count() == 2
+            }),
             reached("paused", |_, s| is(s, 1, MoveState::Paused)),
             reached("over, after both", |_, s| {
                 let both = s.spent.fails == 1 && s.spent.pauses == 1;

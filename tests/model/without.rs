@@ -120,6 +120,16 @@ fn a_fence_lifted_after_the_catalog_step_stays() {
 }
 
 #[test]
+fn a_failed_comparison_that_is_not_noted_before_the_lift_is_forgotten() {
+    let within = Bounds {
+        fails: 1,
+        owners: 3,
+        ..NO_WRITES
+    };
+    breaks(|g| g.must_fail = false, within, p::ARRIVES);
+}
+
+#[test]
 fn inv3_with_marks_of_an_earlier_try_a_write_is_lost() {
     let within = Bounds {
         fails: 1,

@@ -1,6 +1,7 @@
 //! How a run ends before its work is done. Where a fence stands, the next run lifts it before the catalog is told why; it is
 //! the same process's, so it remembers the reason. Another's, which takes the move over in between, has it from the catalog
-//! where the move is to fail (`must_fail`); here it may take any fence for one that missed, which allows more.
+//! where the move is to fail (`must_fail`), and takes every other fence for one that missed. (The product notes it in the run
+//! that compared, and again before the lift where the catalog did not take that; here it is noted then only, which allows more.)
 //!
 //! Mirrors `fault` of `infra/src/mover/run/task.rs` and `infra/src/mover/driver/recover.rs`.
 
@@ -20,6 +21,7 @@ fn turns(mover: &Mover) -> bool {
         Pc::Home(Change::TakeSource),
         Pc::Home(Change::TakeTarget),
         Pc::Step(Step::Stopped),
+        Pc::Step(Step::NoteMustFail),
     ];
     !early.contains(&mover.pc) && !mover.open
 }

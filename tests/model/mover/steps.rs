@@ -29,6 +29,13 @@ pub(super) fn step(g: &Safeguards, s: &mut State, m: usize, what: Step) -> Optio
         Step::HandedOver => MoveEvent::HandedOver,
         Step::Retired => MoveEvent::Retired,
         Step::Undone => MoveEvent::Undone,
+        Step::NoteMustFail => {
+            match catalog::note_must_fail(s, mv, owner, at) {
+                Some(()) => s.movers[m].next(Pc::Home(Change::TakeSource)),
+                None => s.movers[m] = Mover::IDLE,
+            }
+            return Some(());
+        }
         Step::Switch => {
             match catalog::switch(s, mv, owner) {
                 Some(()) if g.ready_first => s.movers[m].next(Pc::Home(Change::Serving)),
