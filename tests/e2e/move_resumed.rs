@@ -1,4 +1,4 @@
-//! What a run notes of a comparison for the next one: while it compares, and while it waits for a fence after that.
+//! What a run notes for the next one: how far a copy, a comparison and a dump are, and what an operator reads of it.
 
 use std::time::Duration;
 
@@ -12,9 +12,14 @@ use tests::trade::{CREW, Trade};
 use tests::{Fleet, Server, tests, wait_until};
 use toml::Value;
 
+// What is told of a copy.
+mod counts;
+use counts::a_copy_that_goes_on_is_counted_on;
+
 pub(crate) fn list() -> Vec<Test> {
     tests![
-        alone: inv3_a_comparison_goes_on_where_it_was,
+        alone: a_copy_that_goes_on_is_counted_on,
+            inv3_a_comparison_goes_on_where_it_was,
             a_comparison_that_is_over_is_noted_on_until_the_fence,
             a_dump_goes_on_where_it_was;
     ]
@@ -56,11 +61,11 @@ async fn in_small_chunks(fleet: &Fleet) -> Result<OwnFailPoints> {
     fleet.with_own_failpoints_and_moves(&moves).await
 }
 
-/// The rows of a shop.
-fn rows() -> String {
+/// So many rows of a shop.
+fn rows(number: u32) -> String {
     format!(
-        "set cte_max_recursion_depth = {ROWS}; insert into x_long with recursive n as \
-         (select 1 i union all select i + 1 from n where i < {ROWS}) select {{shop}}, i, sha2(i, 224) from n"
+        "set cte_max_recursion_depth = {number}; insert into x_long with recursive n as \
+         (select 1 i union all select i + 1 from n where i < {number}) select {{shop}}, i, sha2(i, 224) from n"
     )
 }
 
@@ -69,7 +74,7 @@ async fn moved(
     points: &OwnFailPoints,
     (source, target): (&Server, &Server),
 ) -> Result<()> {
-    let shop = fleet.shop_with_rows(&rows()).await?;
+    let shop = fleet.shop_with_rows(&rows(ROWS)).await?;
     let trade = Trade::start(&shop, CREW).await?;
     let control = ControlDoor::of(fleet).await?;
     points.set(shop.id, "compare.before", "stop")?;
@@ -190,7 +195,7 @@ async fn a_dump_goes_on_where_it_was(fleet: &Fleet) -> Result<()> {
 
 async fn dumped(fleet: &Fleet, points: &OwnFailPoints) -> Result<()> {
     let control = ControlDoor::of(fleet).await?;
-    let shop = fleet.shop_with_rows(&rows()).await?;
+    let shop = fleet.shop_with_rows(&rows(ROWS)).await?;
     let moved = fleet.move_shop(&shop, 2).await?;
     let (piece, deletion) = ("dump-piece.before", "delete.before");
     points.set(shop.id, piece, "stop")?;
