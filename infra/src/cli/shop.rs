@@ -53,7 +53,8 @@ pub enum ShopCommand {
     Move(ShopMove),
     /// Move it to a pod of its own: an empty one, or one that is added
     Isolate(ShopIsolate),
-    /// Dump and delete what another pod has of it that no move left there: rows for whose sake a move there is refused
+    /// Dump and delete what another pod has of it that no move left there: rows for whose sake a move there is refused.
+    /// The order cannot be taken back
     Clear(ShopClearAt),
     /// Keep it where it is, or bound for one pod: no move takes it elsewhere
     Pin(ShopPin),

@@ -29,7 +29,7 @@ type Body<T> = axum::Json<T>;
         (status = 400, description = "A field is wrong, or there is no such pod."),
         (status = 404, description = "No such shop."),
         (status = 409, description = "The pod owns the shop, or may serve it; a move of the shop is open, or has left \
-            something there; or nothing is there. `detail` says which, and the way out."),
+            something there; the schema of the pod is being changed; or nothing is there. `detail` says which, and the way out."),
         (status = 503, description = "The pod cannot be reached, or the catalog is not reconciled; nothing was begun.")))]
 pub(super) async fn clear(
     app: State<Arc<App>>,

@@ -23,6 +23,7 @@ use crate::catalog::{MoveFilter, MoveOrder, MoveRef, MoveRow, NewMove, ShopRef};
 use crate::mover::dry_run::dry_run;
 use crate::mover::error::MoveError;
 use crate::mover::gone;
+use crate::output::the_pod;
 
 type Body<T> = axum::Json<T>;
 /// A page when nobody says how long.
@@ -259,9 +260,11 @@ async fn is_gone(app: &App, reference: &MoveRef) -> Answer<()> {
         return Ok(());
     };
     let text = format!(
-        "pod {0} is not gone: its server {server} answers. Bring the pod back (`podctl doctor` says what it lacks), and move \
+        "{0} is not gone: its server {server} answers. Bring the pod back (`podctl doctor` says what it lacks), and move \
          {1} of shop {2} goes on by itself; or stop that server for good, then try again",
-        row.source_name, row.id, row.handle
+        the_pod(&row.source_name),
+        row.id,
+        row.handle
     );
     Err(Failure::new(Kind::Conflict, text))
 }
