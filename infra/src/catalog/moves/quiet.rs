@@ -26,6 +26,8 @@ impl Catalog {
             record.copied_rows = counted.copied_rows;
             record.copied_bytes = counted.copied_bytes;
             record.applied_keys = counted.applied_keys;
+            record.compared_rows = counted.compared_rows;
+            record.repaired_rows = counted.repaired_rows;
             record.deleted_rows = counted.deleted_rows;
         })
         .await
