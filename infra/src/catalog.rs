@@ -50,9 +50,9 @@ pub use buckets::BUCKETS;
 pub use create::{Begun, Creation, NewShop};
 pub use error::CatalogError;
 pub use hosts::HOSTS_PER_SHOP_MAX;
-pub use moves::{ClearOrder, MoveFilter, MoveRef, NewMove, Planned};
 #[cfg(test)]
 pub(crate) use moves::MoveKind;
+pub use moves::{ClearOrder, MoveFilter, MoveRef, NewMove, Planned};
 pub(crate) use moves::{Leftover, MoveDetail, MoveOrder, MoveRow, counts};
 pub use open::{BUSY_TIMEOUT, OpenError};
 pub(crate) use operations::OWN_KINDS;
