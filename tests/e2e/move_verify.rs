@@ -18,6 +18,7 @@ use tests::{Fleet, Server, Shop, tests, wait_until};
 
 // A table of every type with many rows.
 mod large;
+use large::Size;
 // Statements that take too long.
 mod late;
 use late::{
@@ -351,7 +352,12 @@ async fn swapped(
 
 async fn a_large_table_under_writes_is_the_same_to_the_byte(fleet: &Fleet) -> Result<()> {
     let points = fleet.with_own_failpoints().await?;
-    let moved = Box::pin(large::run(fleet, &points, 20_000, MOVED_MAX)).await;
+    let size = Size {
+        rows: 20_000,
+        pause: PAUSE,
+        moved_max: MOVED_MAX,
+    };
+    let moved = Box::pin(large::run(fleet, &points, size)).await;
     fleet.without_own_failpoints(points).await?;
     moved
 }
@@ -359,6 +365,9 @@ async fn a_large_table_under_writes_is_the_same_to_the_byte(fleet: &Fleet) -> Re
 async fn two_million_rows_under_writes_are_the_same_to_the_byte() -> Result<()> {
     /// A machine that does other things too copies some thousand rows a second.
     const HOURS: Duration = Duration::from_secs(80 * 60);
+    /// Three writers that go as fast as they can change more of such rows than two cores also bring over: that no such move
+    /// ends is another test's.
+    const SLOW: Duration = Duration::from_millis(50);
     let fleet = Fleet::start().await?;
     // Rows come in a thousand places of each tree at once: a pool of 64 MiB does not hold them, and the disk would be
     // measured.
@@ -379,7 +388,12 @@ async fn two_million_rows_under_writes_are_the_same_to_the_byte() -> Result<()> 
     let points = fleet
         .with_own_failpoints_and_moves(&[("disk_free_min_percent", 1), ("nice_ratio", 0)])
         .await?;
-    let moved = Box::pin(large::run(&fleet, &points, 2_000_000, HOURS)).await;
+    let size = Size {
+        rows: 2_000_000,
+        pause: SLOW,
+        moved_max: HOURS,
+    };
+    let moved = Box::pin(large::run(&fleet, &points, size)).await;
     fleet.without_own_failpoints(points).await?;
     fleet.stop().await?;
     moved

@@ -48,28 +48,33 @@ const CHANGES: [&str; 7] = [
 /// Three writers with seven changes each.
 const CHANGED_MIN: u64 = 3 * 7;
 
+/// How much it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    /// Rows of the table.
+    pub(super) rows: u32,
+    /// Between two changes of a writer.
+    pub(super) pause: Duration,
+    /// How long the move may take.
+    pub(super) moved_max: Duration,
+}
+
 /// Fills the table, moves the shop while three writers are at it, and compares both sides.
-pub(super) async fn run(
-    fleet: &Fleet,
-    points: &OwnFailPoints,
-    rows: u32,
-    moved_max: Duration,
-) -> Result<()> {
+pub(super) async fn run(fleet: &Fleet, points: &OwnFailPoints, size: Size) -> Result<()> {
     fleet.on_both(TABLE).await?;
     let shop = fleet.shop(1).await?;
     shop.product("Beside it", "1.00", 1).await?;
     // Where it fails the move may still hold the table, which is not what is to be told.
-    Box::pin(moved(fleet, points, &shop, rows, moved_max)).await?;
+    Box::pin(moved(fleet, points, &shop, size)).await?;
     fleet.on_both("drop table x_large").await
 }
 
-async fn moved(
-    fleet: &Fleet,
-    points: &OwnFailPoints,
-    shop: &Shop,
-    rows: u32,
-    moved_max: Duration,
-) -> Result<()> {
+async fn moved(fleet: &Fleet, points: &OwnFailPoints, shop: &Shop, size: Size) -> Result<()> {
+    let Size {
+        rows,
+        pause,
+        moved_max,
+    } = size;
     let (source, target) = &(fleet.primary(1).await?, fleet.primary(2).await?);
     fill(source, shop, rows).await?;
     // What filled the table is not to be read again, and takes as much of the disks as the table.
@@ -91,7 +96,7 @@ async fn moved(
             .reaches(id, &[MoveState::Observing], moved_max)
             .await
     };
-    let write = || write_until_fenced(source, shop.id, &changes, super::PAUSE, &written);
+    let write = || write_until_fenced(source, shop.id, &changes, pause, &written);
     // A move that is not even begun ends the writers too: they wait for its fence.
     let ((), (), (), moving) = tokio::try_join!(write(), write(), write(), moving)?;
     ensure!(moving.took("repaired_rows") == Some(0), "{}", moving.record);
